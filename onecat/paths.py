@@ -1,0 +1,53 @@
+"""Where onecat keeps what it makes on this machine.
+
+`ONECAT_HOME` moves everything below one directory (used by tests and by people with a small home partition).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Home:
+    """onecat's directories on this machine.
+
+    data: runtimes, deployments, quickstart model; losing it loses deployments.
+    cache: downloaded wheels; may be deleted at any time.
+    """
+
+    data: Path
+    cache: Path
+
+    @property
+    def runtimes(self) -> Path:
+        return self.data / "runtimes"
+
+    @property
+    def deployments(self) -> Path:
+        return self.data / "deployments"
+
+    @property
+    def quickstart(self) -> Path:
+        return self.data / "quickstart"
+
+    @property
+    def wheels(self) -> Path:
+        return self.cache / "wheels"
+
+
+def home() -> Home:
+    """The directories of the current user, read from the environment at the time of the call.
+
+    `ONECAT_HOME` holds both; `ONECAT_CACHE` moves only the cache (CI keeps it between runs).
+    """
+    import platformdirs
+
+    root = os.environ.get("ONECAT_HOME")
+    data = Path(root).expanduser().absolute() if root else Path(platformdirs.user_data_dir("onecat"))
+    cache = os.environ.get("ONECAT_CACHE")
+    if cache:
+        return Home(data, Path(cache).expanduser().absolute())
+    return Home(data, data / "cache" if root else Path(platformdirs.user_cache_dir("onecat")))

@@ -1,0 +1,92 @@
+"""The plan: the pure decision made from deployment, profile, checkpoint and facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+SCHEMA = "onecat.plan/1"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why one argument or variable is what it is; `origin` names the layer it came from."""
+
+    arg: str
+    value: str
+    why: str
+    origin: Literal["engine", "profile", "onecat.yaml", "command line", "planner"]
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Something the engine is known to refuse, found before it is started."""
+
+    code: str
+    why: str
+    fix: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layout:
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    replicas: int = 1
+
+
+@dataclass(frozen=True)
+class ContainerPlan:
+    """What only the container runtime needs.
+
+    model_mount: where the model directory is mounted, read-only; gpus: number of GPUs given to the container.
+    """
+
+    image: str
+    model_mount: str
+    shm_bytes: int
+    gpus: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything `deploy` needs to start the server.
+
+    server_args: the words after `vllm serve`, model path first, as the runtime sees it (in a container: the mount).
+    host, port: where the server is reached on the host; in a container the published address.
+    env: variables of the server, without secrets.
+    """
+
+    deployment: str
+    profile: str
+    engine: str
+    engine_version: str
+    runtime: Literal["native", "container"]
+    model_directory: str
+    served_name: str
+    host: str
+    port: int
+    server_args: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    layout: Layout = Layout()
+    container: ContainerPlan | None = None
+    fits: bool | None = None
+    reasons: tuple[Reason, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    warnings: tuple[str, ...] = ()
+    per_gpu: tuple[dict[str, float], ...] = field(default=())
+    kv_tokens: int | None = None
+    max_concurrency: float | None = None
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    """The plan as the `onecat.plan/1` document."""
+    from dataclasses import asdict
+
+    document = asdict(plan)
+    return {
+        "schema": SCHEMA,
+        **document,
+        "server_args": list(plan.server_args),
+        "env": dict(plan.env),
+    }
