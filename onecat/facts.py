@@ -1,7 +1,7 @@
 """The facts: what was observed on one host, as one typed, frozen, versioned record that round-trips through JSON.
 
 Every field may be absent (None or empty) because its source was missing, forbidden, slow or broken; then a `Note`
-says why. Checks must turn an absent fact into `skip`, never into `pass`. Sizes are bytes unless the name says otherwise.
+says why. Checks must turn an absent fact into `skip`, never into `pass`. Sizes are bytes unless a name says otherwise.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any, Literal, TypeVar, Union
 
 SCHEMA = "onecat.facts/1"
@@ -227,7 +227,7 @@ def from_json(document: Mapping[str, Any]) -> Facts:
 _Record = TypeVar("_Record")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _field_types(record: type[Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(record)
     return {field.name: hints[field.name] for field in dataclasses.fields(record)}
@@ -260,7 +260,9 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
         if len(kinds) != len(value):
             raise ValueError(f"{where}: expected {len(kinds)} values, found {len(value)}")
-        return tuple(_value(each, item, f"{where}[{index}]") for index, (each, item) in enumerate(zip(kinds, value)))
+        return tuple(
+            _value(each, item, f"{where}[{index}]") for index, (each, item) in enumerate(zip(kinds, value, strict=True))
+        )
     if dataclasses.is_dataclass(kind):
         return _read(typing.cast(type[Any], kind), value, where)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):

@@ -91,9 +91,13 @@ def tokenizer_files() -> dict[str, Any]:
             "pad_token": END_OF_TEXT,
             "model_max_length": TinyShape.max_position_embeddings,
             "clean_up_tokenization_spaces": False,
-            "chat_template": "{% for message in messages %}" + START_OF_TURN
-            + "{{ message.role }}: {{ message.content }}" + END_OF_TEXT
-            + "{% endfor %}{% if add_generation_prompt %}" + START_OF_TURN + "assistant: {% endif %}",
+            "chat_template": "{% for message in messages %}"
+            + START_OF_TURN
+            + "{{ message.role }}: {{ message.content }}"
+            + END_OF_TEXT
+            + "{% endfor %}{% if add_generation_prompt %}"
+            + START_OF_TURN
+            + "assistant: {% endif %}",
         },
     }
 
@@ -155,7 +159,9 @@ def write_tiny_checkpoint(directory: Path, shape: TinyShape = TinyShape(), seed:
     tensors = {
         name: numpy.ones(size, numpy.float32)
         if len(size) == 1
-        else random.normal(0.0, 0.3 if "embed" in name or "lm_head" in name else size[1] ** -0.5, size).astype(numpy.float32)
+        else random.normal(0.0, 0.3 if "embed" in name or "lm_head" in name else size[1] ** -0.5, size).astype(
+            numpy.float32
+        )
         for name, size in tensor_shapes(shape).items()
     }
     directory.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,128 @@
+"""What onecat says about a model directory, whole and broken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onecat.checkpoints import inspect, write_tiny_checkpoint
+from onecat.checkpoints.safetensors_header import HeaderError, parse_header, read_header
+from onecat.checkpoints.tiny import byte_alphabet
+from onecat.errors import OnecatError
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return write_tiny_checkpoint(tmp_path / "tiny")
+
+
+def codes(directory: Path) -> list[str]:
+    return [problem.code for problem in inspect(directory).problems]
+
+
+def test_a_whole_checkpoint_has_no_problem_and_its_sizes_are_exact(checkpoint: Path) -> None:
+    seen = inspect(checkpoint)
+    assert seen.problems == ()
+    assert (seen.architecture, seen.model_type, seen.dtype) == ("LlamaForCausalLM", "llama", "float32")
+    assert (seen.layers, seen.hidden_size, seen.attention_heads, seen.key_value_heads) == (4, 128, 4, 2)
+    # 2 x 258x128 embeddings, 4 x (2x128x128 + 2x64x128 + 3x384x128 + 2x128), 128
+    assert seen.parameters == 2 * 258 * 128 + 4 * (2 * 128 * 128 + 2 * 64 * 128 + 3 * 384 * 128 + 2 * 128) + 128
+    assert seen.weight_bytes == 4 * seen.parameters
+
+
+def test_the_tiny_checkpoint_is_the_same_every_time(tmp_path: Path) -> None:
+    first, second = write_tiny_checkpoint(tmp_path / "a"), write_tiny_checkpoint(tmp_path / "b")
+    assert {path.name: path.read_bytes() for path in first.iterdir()} == {
+        path.name: path.read_bytes() for path in second.iterdir()
+    }
+
+
+def test_the_byte_alphabet_gives_each_byte_its_own_printable_character() -> None:
+    alphabet = byte_alphabet()
+    assert len(set(alphabet)) == 256
+    assert (alphabet[ord("A")], alphabet[ord(" ")], alphabet[ord("\n")]) == ("A", "\u0120", "\u010a")
+
+
+def test_a_missing_directory_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(OnecatError, match="does not exist") as caught:
+        inspect(tmp_path / "nowhere")
+    assert caught.value.code == 2
+    assert caught.value.where == str(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("length", [0, 7, 8, 100, 3_000_000])
+def test_a_truncated_weight_file_is_found_wherever_it_was_cut(checkpoint: Path, length: int) -> None:
+    path = checkpoint / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:length])
+    assert codes(checkpoint) == ["truncated"]
+
+
+def test_bytes_after_the_last_tensor_are_found(checkpoint: Path) -> None:
+    with (checkpoint / "model.safetensors").open("ab") as file:
+        file.write(b"\0" * 16)
+    assert codes(checkpoint) == ["overlong"]
+
+
+def test_a_git_lfs_pointer_is_named_as_such(checkpoint: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n"
+    (checkpoint / "model.safetensors").write_text(pointer)
+    assert codes(checkpoint) == ["lfs-pointer"]
+
+
+def test_a_shard_that_the_index_lists_must_be_there(checkpoint: Path) -> None:
+    index = {"weight_map": {"a": "model.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    (checkpoint / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert codes(checkpoint) == ["missing-shard"]
+
+
+def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{")
+    assert codes(tmp_path) == ["bad-json", "no-weights", "missing-tokenizer"]
+
+
+def test_the_text_part_of_a_multimodal_configuration_is_read(checkpoint: Path) -> None:
+    config = json.loads((checkpoint / "config.json").read_text())
+    nested = {
+        "architectures": ["X"],
+        "model_type": "x",
+        "text_config": config,
+        "quantization_config": {"quant_method": "awq"},
+    }
+    (checkpoint / "config.json").write_text(json.dumps(nested))
+    seen = inspect(checkpoint)
+    assert (seen.layers, seen.dtype, seen.quantization) == (4, "float32", "awq")
+
+
+@given(st.binary(max_size=400))
+def test_any_header_bytes_give_a_header_or_a_header_error(text: bytes) -> None:
+    try:
+        parse_header(text)
+    except HeaderError as error:
+        assert error.code == "bad-header"
+
+
+@given(st.binary(max_size=64))
+def test_any_file_gives_a_header_or_a_header_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.mktemp("header") / "x.safetensors"
+    path.write_bytes(content)
+    try:
+        header = read_header(path)
+    except HeaderError as error:
+        assert error.code in {"truncated", "bad-header", "overlong", "lfs-pointer"}
+    else:
+        assert header.tensors == ()
+
+
+def test_our_reader_agrees_with_the_safetensors_library(checkpoint: Path) -> None:
+    from safetensors import safe_open
+
+    header = read_header(checkpoint / "model.safetensors")
+    with safe_open(checkpoint / "model.safetensors", framework="numpy") as file:
+        assert {tensor.name: list(tensor.shape) for tensor in header.tensors} == {
+            name: file.get_slice(name).get_shape()
+            for name in file.keys()  # noqa: SIM118 - no mapping
+        }
