@@ -4,7 +4,7 @@ In: a directory with config.json, safetensors and a tokenizer. Out: a `Checkpoin
 never loaded; `write_tiny_checkpoint` makes a small real one.
 """
 
-from onecat.checkpoints.inspect import inspect
+from onecat.checkpoints.inspection import inspect
 from onecat.checkpoints.records import Checkpoint, Problem
 from onecat.checkpoints.tiny import TinyShape, write_tiny_checkpoint
 
