@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import sys
 from typing import Any
 
+import typer
+
 from onecat.errors import ExitCode, OnecatError
+
+PROGRESS = "onecat.progress"
+"""Name of the logger that carries progress lines."""
+
+
+def configure(quiet: bool) -> None:
+    """Send progress lines to standard error, or nowhere under `--quiet`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger(PROGRESS)
+    logger.handlers = [handler]
+    logger.propagate = False
+    logger.setLevel(logging.WARNING if quiet else logging.INFO)
 
 
 def quiet() -> bool:
-    """Whether `--quiet` was given, before or after the command's name."""
-    import click
-
-    context = click.get_current_context(silent=True)
-    return bool(context and context.find_root().params.get("quiet"))
+    """Whether progress is switched off."""
+    return not logging.getLogger(PROGRESS).isEnabledFor(logging.INFO)
 
 
 def print_json(document: Any) -> None:
@@ -25,8 +38,7 @@ def print_json(document: Any) -> None:
 
 def progress(text: str) -> None:
     """One line about what is going on, on standard error; silent under `--quiet`."""
-    if not quiet():
-        print(text, file=sys.stderr, flush=True)
+    logging.getLogger(PROGRESS).info("%s", text)
 
 
 def print_error(error: OnecatError, as_json: bool) -> None:
@@ -53,23 +65,35 @@ def print_error(error: OnecatError, as_json: bool) -> None:
     print("\n".join(lines), file=sys.stderr, flush=True)
 
 
-def from_os_error(error: OSError) -> OnecatError:
-    """An operating system's refusal as an OnecatError."""
-    place = str(error.filename) if error.filename else None
+def as_onecat_error(error: Exception) -> OnecatError:
+    """Any exception as what a user is told: a usage error, a refusal of the operating system, or a fault of onecat."""
+    if isinstance(error, OnecatError):
+        return error
+    if isinstance(error, typer.BadParameter) or hasattr(error, "format_message"):
+        return _from_usage_error(error)
+    if isinstance(error, OSError):
+        return _from_os_error(error)
+    return OnecatError(
+        f"onecat has a fault: {type(error).__name__}: {error}",
+        next_steps=["type the same command with --debug and report what it prints"],
+        code=ExitCode.NEEDS_PERSON,
+    )
+
+
+def _from_usage_error(error: Any) -> OnecatError:
+    command = error.ctx.command_path if getattr(error, "ctx", None) else "onecat"
+    return OnecatError(error.format_message(), next_steps=[f"{command} --help"], code=ExitCode.USAGE)
+
+
+def _from_os_error(error: OSError) -> OnecatError:
     steps = {
         errno.ENOSPC: ["free some space, or set ONECAT_HOME to a directory on a larger disk"],
         errno.EACCES: ["check the owner and mode of that path, or set ONECAT_HOME to a directory of yours"],
         errno.EROFS: ["set ONECAT_HOME to a directory that can be written"],
-    }.get(error.errno or 0, ["run the same command with --debug to see where it happened"])
+    }.get(error.errno or 0, ["type the same command with --debug to see where it happened"])
     return OnecatError(
-        error.strerror or str(error), where=place, next_steps=steps, code=ExitCode.NEEDS_PERSON
-    )
-
-
-def from_bug(error: Exception) -> OnecatError:
-    """An unexpected exception as an OnecatError: this is a fault of onecat."""
-    return OnecatError(
-        f"onecat has a fault: {type(error).__name__}: {error}",
-        next_steps=["run the same command with --debug and report what it prints"],
+        error.strerror or str(error),
+        where=str(error.filename) if error.filename else None,
+        next_steps=steps,
         code=ExitCode.NEEDS_PERSON,
     )

@@ -7,8 +7,11 @@ nothing heavier than typer at the top: `onecat --help` loads all of them.
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
+import signal
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -16,14 +19,16 @@ import typer
 import onecat.cli
 from onecat import __version__
 from onecat.cli import console
-from onecat.errors import ExitCode, OnecatError
+from onecat.errors import OnecatError
+
+GLOBAL_OPTIONS = ("--debug", "--quiet", "-q")
 
 
 def build_app() -> typer.Typer:
     """The Typer application with every command of this package registered."""
     app = typer.Typer(
         name="onecat",
-        no_args_is_help=True,
+        invoke_without_command=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -31,13 +36,15 @@ def build_app() -> typer.Typer:
     )
 
     def options(
+        context: typer.Context,
         debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an unexpected error.")] = False,
         quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results only, no progress.")] = False,
         version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
     ) -> None:
         if version:
             print(f"onecat {__version__}")
-            raise typer.Exit()
+        elif context.invoked_subcommand is None:
+            print(context.get_help())
 
     app.callback()(options)
     modules = sorted(module.name for module in pkgutil.iter_modules(onecat.cli.__path__))
@@ -48,28 +55,41 @@ def build_app() -> typer.Typer:
     return app
 
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 + SIGINT, as shells and Typer have it."""
+
+
 def main() -> None:
     """Run the command line; never shows a traceback unless `--debug` is given."""
-    debug = "--debug" in sys.argv
-    as_json = "--json" in sys.argv
+    words, options = split_global_options(sys.argv[1:])
+    console.configure(quiet=bool({"--quiet", "-q"} & set(options)))
+    as_json = "--json" in words
+    debug = "--debug" in options
     try:
-        build_app()()
-    except OnecatError as error:
-        console.print_error(error, as_json=as_json)
-        sys.exit(int(error.code))
-    except KeyboardInterrupt:
-        print("\nonecat: interrupted; run the same command again to go on from here", file=sys.stderr)
-        sys.exit(130)
+        code = build_app()([*options, *words], prog_name="onecat", standalone_mode=False)
+    except typer.Abort:
+        code = INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
-    except OSError as error:
-        if debug:
-            raise
-        console.print_error(console.from_os_error(error), as_json=as_json)
-        sys.exit(int(ExitCode.NEEDS_PERSON))
+        # Python would fail once more when it flushes standard output at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
     except Exception as error:  # noqa: BLE001 - the last line of defence: a user never sees a traceback unasked
-        if debug:
+        if debug and not isinstance(error, OnecatError):
             raise
-        console.print_error(console.from_bug(error), as_json=as_json)
-        sys.exit(int(ExitCode.NEEDS_PERSON))
+        failure = console.as_onecat_error(error)
+        console.print_error(failure, as_json=as_json)
+        sys.exit(int(failure.code))
+    if code == INTERRUPTED:
+        print("\nonecat: interrupted; type the same command again to go on from here", file=sys.stderr)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def split_global_options(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Take `--debug`, `--quiet` and `-q` out of the words, wherever they stand before a `--`.
+
+    Returns the other words and the options found.
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = [word for word in arguments[:end] if word in GLOBAL_OPTIONS]
+    words = [word for word in arguments[:end] if word not in GLOBAL_OPTIONS]
+    return [*words, *arguments[end:]], options
