@@ -1,0 +1,36 @@
+# Every target is a thin call of one script; `make help` lists them.
+PYTHON ?=
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help venv quickstart test unit bench lock clean clean-cache
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+venv: ## Make .venv with onecat and its locked packages (PYTHON=... chooses the interpreter)
+	@sh scripts/venv.sh core
+
+quickstart: ## Set everything up and answer a chat completion from a real vLLM on this machine
+	@sh scripts/quickstart.sh
+
+test: ## As root: install what the tests need, then lint, type-check and run every test
+	@sh scripts/test.sh
+
+unit: ## The unit tests only: no root, no services, under a minute
+	@sh scripts/venv.sh dev
+	@.venv/bin/python -m pytest -q tests/unit
+
+bench: ## Measure onecat --help against the smallest possible Typer program
+	@sh scripts/venv.sh dev
+	@.venv/bin/python bench/startup.py
+
+lock: ## Resolve requirements/*.lock anew from pyproject.toml
+	@sh scripts/lock.sh
+
+clean: ## Remove what make made in this checkout
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find onecat tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+clean-cache: ## Remove what the tests keep outside the checkout (ONECAT_TEST_CACHE)
+	@sh scripts/clean_cache.sh

@@ -1,0 +1,52 @@
+#!/bin/sh
+# Everything from a bare Debian or Ubuntu to a verdict: packages, virtual environment, linters, types, imports, tests.
+# Without root: linters and unit tests only, said plainly, and a non-zero exit.
+set -eu
+cd "$(dirname "$0")/.."
+cache=${ONECAT_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/onecat-tests}
+say() { printf 'onecat: %s\n' "$*" >&2; }
+
+if [ "$(id -u)" -eq 0 ]; then root=yes; else root=no; fi
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+export PATH
+
+if [ $root = yes ]; then
+    say "all tests: the first run downloads about 1.5 GB and needs about 12 GB of disk, kept in $cache"
+    missing=
+    need() { missing="$missing $*"; }
+    command -v nginx >/dev/null || need nginx-light
+    command -v sshd >/dev/null || need openssh-server
+    command -v ssh >/dev/null || need openssh-client
+    command -v debootstrap >/dev/null || need debootstrap
+    [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || need debian-archive-keyring
+    command -v dockerd >/dev/null || need docker.io
+    command -v iptables >/dev/null || need iptables
+    command -v ip >/dev/null || need iproute2
+    command -v gcc >/dev/null || need gcc
+    [ -e /usr/include/stdio.h ] || need libc6-dev
+    command -v systemd-analyze >/dev/null || need systemd
+    if [ -n "$missing" ]; then
+        command -v apt-get >/dev/null || { say "missing, and no apt-get to install them:$missing"; exit 2; }
+        # shellcheck disable=SC2086 # a list of package names
+        sh scripts/apt_install.sh $missing
+    fi
+else
+    say "not root: skipping every test under tests/testbed (real dockerd, nginx, sshd, vLLM); they need: sudo make test"
+fi
+
+sh scripts/venv.sh dev
+
+failed=
+.venv/bin/ruff check --quiet . || failed="$failed ruff-check"
+.venv/bin/ruff format --quiet --check . || failed="$failed ruff-format"
+.venv/bin/mypy || failed="$failed mypy"
+.venv/bin/lint-imports --no-cache || failed="$failed lint-imports"
+if [ -n "$failed" ]; then say "failed before any test ran:$failed"; exit 1; fi
+
+if [ $root = yes ]; then
+    # pytest takes this process over: it gets every signal itself, cleans up, and has the last word.
+    exec .venv/bin/python -m pytest
+fi
+.venv/bin/python -m pytest tests/unit || exit $?
+say "the unit tests passed, but the tests that need root were skipped: this is not a full pass"
+exit 1
