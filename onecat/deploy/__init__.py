@@ -1,0 +1,35 @@
+"""Deploy: start a planned server, see that it answers well, put nginx before it, and keep it running.
+
+In: a `Plan`, the `Deployment` and `Profile` it was made from, and a launcher that knows the engine's command line.
+Out: a numbered `Release` under `Home.deployments`; `status`, `logs` and `down` read and end what `up` has started.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onecat.deploy.operations import down, find_deployment, follow_log, last_lines, status
+    from onecat.deploy.releases import Release
+    from onecat.deploy.rollout import Launcher, up
+
+# The supervisor runs from this package and must stay small, so what others may use is imported when it is used.
+_DOORWAY = {
+    "Launcher": "rollout",
+    "Release": "releases",
+    "down": "operations",
+    "find_deployment": "operations",
+    "follow_log": "operations",
+    "last_lines": "operations",
+    "status": "operations",
+    "up": "rollout",
+}
+__all__ = ["Launcher", "Release", "down", "find_deployment", "follow_log", "last_lines", "status", "up"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _DOORWAY:
+        raise AttributeError(f"module 'onecat.deploy' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(f"onecat.deploy.{_DOORWAY[name]}"), name)

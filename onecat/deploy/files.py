@@ -1,0 +1,43 @@
+"""Files that are written whole or not at all, and JSON that people can read. Standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write `text` to `path` so that a reader sees the old content or the new one, never a part.
+
+    Raises OSError (a full disk, a missing permission); nothing is left behind then.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with open(descriptor, "w", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor, not a path
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(mode)
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+
+
+def write_json(path: Path, document: Any, mode: int = 0o600) -> None:
+    """Write one JSON document, indented for people, atomically."""
+    write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n", mode)
+
+
+def read_json(path: Path) -> Any | None:
+    """The document in `path`, or None when there is no such file. Raises ValueError when it is not JSON."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    return json.loads(text)

@@ -1,0 +1,155 @@
+"""A small real HTTP server with OpenAI's paths and a child process like vLLM's EngineCore; starts in milliseconds.
+
+Tests of onecat's own steps use it where the engine does not matter. It takes the words after `vllm serve` that it
+needs (model, --host, --port, --served-model-name) and these, which make it misbehave in one way each:
+  --fail-with TEXT      print TEXT and exit with status 1 at once
+  --exit-code N         status for --fail-with
+  --hang                print one line, then do nothing at all
+  --busy SECONDS        print nothing but use CPU for so long before serving
+  --answer MODE         words (default) | repeated | nan | no-logprobs | no-chat-template | error
+  --orphans             the child ignores SIGTERM and the parent's death
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+WORDS = ["one", " two", " three", " four", " five", " six", " seven", " eight"]
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--served-model-name", default="tiny")
+    parser.add_argument("--fail-with")
+    parser.add_argument("--exit-code", type=int, default=1)
+    parser.add_argument("--hang", action="store_true")
+    parser.add_argument("--busy", type=float, default=0)
+    parser.add_argument("--answer", default="words")
+    parser.add_argument("--orphans", action="store_true")
+    return parser.parse_known_args(arguments)[0]
+
+
+def start_engine(orphans: bool) -> int:
+    pid = os.fork()
+    if pid == 0:
+        if orphans:
+            os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        while True:
+            time.sleep(60)
+    return pid
+
+
+def handler_for(options: argparse.Namespace) -> type[BaseHTTPRequestHandler]:
+    key = os.environ.get("VLLM_API_KEY")
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _send(self, status: int, text: str, kind: str = "application/json") -> None:
+            data = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def _authorized(self) -> bool:
+            if key and self.headers.get("Authorization") != f"Bearer {key}":
+                self._send(401, '{"error": "Unauthorized"}')
+                return False
+            return True
+
+        def do_GET(self) -> None:
+            if self.path == "/health":
+                self._send(200, "", "text/plain")
+            elif self.path == "/metrics":
+                self._send(200, "vllm:num_requests_running 0\n", "text/plain")
+            elif self.path == "/v1/models":
+                if self._authorized():
+                    self._send(200, json.dumps({"object": "list", "data": [{"id": options.served_model_name}]}))
+            else:
+                self._send(404, '{"detail": "Not Found"}')
+
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if not self._authorized():
+                return
+            if options.answer == "error":
+                self._send(500, '{"error": {"message": "Out of range float values are not JSON compliant: nan"}}')
+            elif request.get("stream"):
+                self._stream()
+            elif self.path == "/v1/chat/completions" and options.answer == "no-chat-template":
+                message = "As of transformers v4.44, default chat template is no longer allowed"
+                self._send(400, json.dumps({"error": {"message": message, "code": 400}}))
+            else:
+                self._send(200, json.dumps(self._answer(self.path)))
+
+        def _answer(self, path: str) -> dict[str, object]:
+            tokens = ["!"] * 8 if options.answer == "repeated" else WORDS
+            value = float("nan") if options.answer == "nan" else -0.5
+            if path == "/v1/completions":
+                logprobs: object = {"tokens": tokens, "token_logprobs": [value] * len(tokens)}
+                choice: dict[str, object] = {"text": "".join(tokens)}
+            else:
+                logprobs = {"content": [{"token": token, "logprob": value} for token in tokens]}
+                choice = {"message": {"role": "assistant", "content": "".join(tokens)}}
+            choice |= {"index": 0, "finish_reason": "length"}
+            if options.answer != "no-logprobs":
+                choice["logprobs"] = logprobs
+            return {"object": "chat.completion", "choices": [choice], "usage": {"completion_tokens": len(tokens)}}
+
+        def _stream(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for word in WORDS:
+                part = f"data: {json.dumps({'choices': [{'delta': {'content': word}}]})}\n\n".encode()
+                self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
+                self.wfile.flush()
+                time.sleep(0.05)
+            self.wfile.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+
+    return Handler
+
+
+def main() -> None:
+    options = parse(sys.argv[1:])
+    if options.fail_with:
+        print(options.fail_with, flush=True)
+        sys.exit(options.exit_code)
+    if options.hang:
+        print("INFO now nothing happens", flush=True)
+        while True:
+            time.sleep(60)
+    print(f"INFO Starting vLLM server on http://{options.host}:{options.port}", flush=True)
+    until = time.monotonic() + options.busy
+    while time.monotonic() < until:
+        pass
+    engine = start_engine(options.orphans)
+    print(f"INFO engine pid={engine}", flush=True)
+    server = ThreadingHTTPServer((options.host, options.port), handler_for(options))
+
+    def stop(*_: object) -> None:
+        if not options.orphans:
+            os.kill(engine, signal.SIGTERM)
+        print("INFO shutdown triggered", flush=True)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, stop)
+    print("INFO:     Application startup complete.", flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
