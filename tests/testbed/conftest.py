@@ -1,0 +1,212 @@
+"""The testbed as fixtures: real services, started when a test first asks for one, gone when the session ends.
+
+docker_daemon, docker_client   a dockerd of our own, and an SDK client of it
+base_image, ssh_image          local images (Debian 12; with sshd)
+ssh_host, start_ssh_host       containers with a real sshd
+nginx                          the path of a real nginx
+onecat_home, onecat            the real command with directories of its own
+run_unprivileged, small_disk, free_port, tiny_model
+engine_home, engine_runtime    a real native vLLM for the CPU
+cpu_image                      the image that `onecat build --profile cpu` makes
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.testbed import base_image as base_images
+from tests.testbed import command
+from tests.testbed import docker_daemon as docker_daemons
+from tests.testbed import ssh_host as ssh_hosts
+from tests.testbed.cache import Cache, open_cache
+
+
+def pytest_sessionstart() -> None:
+    """A polite kill cleans up like Ctrl-C does."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this folder is a testbed test, whoever forgot to say so."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.testbed)
+
+
+def need_root(what: str) -> None:
+    """Fail with the reason where root is missing: a testbed that skips itself proves nothing."""
+    if os.geteuid() != 0:
+        pytest.fail(f"{what} needs root: run the tests as root, or only the unit tests by `make unit`", pytrace=False)
+
+
+def need_program(name: str, package: str) -> str:
+    """The path of a program of this machine; fails with how to install it."""
+    path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin")
+    if path is None:
+        pytest.fail(
+            f"{name} is missing: `make test` installs it as root, or type: apt-get install {package}", pytrace=False
+        )
+    return path
+
+
+@pytest.fixture(scope="session")
+def cache() -> Iterator[Cache]:
+    """Where costly things are kept between runs."""
+    with open_cache() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def docker_daemon(cache: Cache) -> Iterator[docker_daemons.DockerDaemon]:
+    """A dockerd of our own. Its images stay in the cache, unless another run uses that one now."""
+    need_root("a dockerd")
+    need_program("dockerd", "docker.io")
+    with cache.lock_or_none("docker") as is_ours:
+        data_root = cache.folder("docker") if is_ours else Path(tempfile.mkdtemp(prefix="onecat-test-data-"))
+        try:
+            with docker_daemons.running_docker_daemon(data_root) as daemon:
+                yield daemon
+        finally:
+            if not is_ours:
+                shutil.rmtree(data_root)
+
+
+@pytest.fixture(scope="session")
+def docker_client(docker_daemon: docker_daemons.DockerDaemon) -> Iterator[Any]:
+    """The docker SDK's client of `docker_daemon`. Afterwards its containers, networks and dangling images are gone."""
+    import docker
+
+    client = docker.DockerClient(base_url=docker_daemon.host, timeout=600)
+    yield client
+    for container in client.containers.list(all=True):
+        container.remove(force=True, v=True)
+    client.networks.prune()
+    client.images.prune()
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def base_image(docker_client: Any, cache: Cache) -> str:
+    """The tag of a local Debian 12 image with Python 3.11; the profiles' base image has a tag of the same image."""
+    need_program("debootstrap", "debootstrap")
+    return base_images.ensure_base_image(docker_client, cache)
+
+
+@pytest.fixture(scope="session")
+def ssh_image(docker_client: Any, base_image: str) -> str:
+    """The tag of a local image that runs sshd."""
+    return ssh_hosts.ensure_ssh_image(docker_client)
+
+
+@pytest.fixture(scope="session")
+def ssh_host(
+    docker_client: Any, ssh_image: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ssh_hosts.SshHost]:
+    """One host with Python and sshd that all tests share."""
+    need_program("ssh", "openssh-client")
+    with ssh_hosts.running_ssh_host(docker_client, ssh_image, tmp_path_factory.mktemp("ssh")) as host:
+        yield host
+
+
+@pytest.fixture
+def start_ssh_host(docker_client: Any, ssh_image: str, tmp_path: Path) -> Iterator[Callable[..., ssh_hosts.SshHost]]:
+    """Starts hosts for one test: `start_ssh_host(name="gpu1", mem_limit="256m")` (options of the docker SDK)."""
+    from contextlib import ExitStack
+
+    need_program("ssh", "openssh-client")
+    with ExitStack() as hosts:
+        started = 0
+
+        def start(**options: Any) -> ssh_hosts.SshHost:
+            nonlocal started
+            started += 1
+            directory = tmp_path / f"ssh-{started}"
+            return hosts.enter_context(ssh_hosts.running_ssh_host(docker_client, ssh_image, directory, **options))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def nginx() -> str:
+    """The path of a real nginx."""
+    return need_program("nginx", "nginx-light")
+
+
+@pytest.fixture
+def onecat_home(tmp_path: Path) -> Path:
+    """An ONECAT_HOME of one test's own, not yet there."""
+    return tmp_path / "onecat-home"
+
+
+@pytest.fixture
+def onecat(onecat_home: Path, cache: Cache) -> command.Onecat:
+    """The real command: `onecat("doctor", "--json").expect(0).json()`. It knows no Docker daemon."""
+    return command.Onecat(home=onecat_home, cache=cache.folder("onecat"), docker_host="unix:///nonexistent/docker.sock")
+
+
+@pytest.fixture
+def onecat_with_docker(onecat: command.Onecat, docker_daemon: docker_daemons.DockerDaemon) -> command.Onecat:
+    """The real command with the testbed's Docker daemon."""
+    return command.Onecat(home=onecat.home, cache=onecat.cache, docker_host=docker_daemon.host)
+
+
+@pytest.fixture(scope="session")
+def run_unprivileged() -> Callable[..., command.Result]:
+    """Runs a command as the user nobody, who may read everything and write nothing here."""
+    need_root("becoming another user")
+    return command.run_unprivileged
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    """Gives ports of 127.0.0.1 that were free a moment ago."""
+
+    def find() -> int:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
+
+    return find
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """Mounts file systems of a few MiB for one test: `small_disk(8)` is an empty directory on 8 MiB."""
+    need_root("mounting a small file system")
+    mounted: list[Path] = []
+
+    def mount(mebibytes: int) -> Path:
+        point = tmp_path / f"disk-{len(mounted)}"
+        point.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "onecat-test", str(point)], check=True)
+        mounted.append(point)
+        return point
+
+    yield mount
+    for point in mounted:
+        subprocess.run(["umount", "--lazy", str(point)], check=True)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny checkpoint with a tokenizer; read it, do not change it."""
+    from onecat.checkpoints import write_tiny_checkpoint
+
+    directory = tmp_path_factory.mktemp("model") / "tiny"
+    write_tiny_checkpoint(directory)
+    return directory
