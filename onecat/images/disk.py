@@ -1,0 +1,87 @@
+"""Disk and process helpers of this room: full disks told once, files written whole, commands run with a log."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from onecat.errors import ExitCode, OnecatError
+
+
+def megabytes(count: float) -> str:
+    """A number of bytes for people, in decimal units as package indexes use them."""
+    return (
+        f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB" if count < 1e7 else f"{count / 1e6:.0f} MB"
+    )
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file so that readers see the old content or the new one, also after a power cut."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with partial.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.replace(path)
+
+
+def out_of_space(directory: Path) -> OnecatError:
+    """The disk filled up while we were writing below `directory`."""
+    return OnecatError(
+        "the disk is full",
+        where=str(directory),
+        next_steps=[
+            "free some space, then run the same command again: it goes on from here",
+            "or set ONECAT_HOME (all of onecat) or ONECAT_CACHE (downloads) to a directory on a larger disk",
+        ],
+        code=ExitCode.NEEDS_PERSON,
+    )
+
+
+@contextlib.contextmanager
+def out_of_space_told(directory: Path) -> Iterator[None]:
+    """Turns an ENOSPC or EDQUOT inside the block into the OnecatError about a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise out_of_space(directory) from error
+        raise
+
+
+def run_logged(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, tick: Callable[[], None], every: float = 0.5
+) -> tuple[int, str]:
+    """Run a command with its output appended to `log`, calling `tick` every so many seconds; ends it on interruption.
+
+    Returns its exit code and its output.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a+", encoding="utf-8", errors="replace") as stream:
+        stream.write(f"$ {' '.join(command)}\n")
+        stream.flush()
+        start = stream.tell()
+        process = subprocess.Popen(
+            list(command), stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, env=dict(environment)
+        )
+        try:
+            while True:
+                try:
+                    process.wait(timeout=every)
+                    break
+                except subprocess.TimeoutExpired:
+                    tick()
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(timeout=10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+        stream.seek(start)
+        return process.returncode, stream.read()
