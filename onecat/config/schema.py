@@ -6,9 +6,11 @@ onecat receives. Field descriptions end up in the exported schemas.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 RuntimeKind = Literal["native", "container"]
 FlagValue = bool | int | float | str
@@ -19,6 +21,27 @@ class Record(BaseModel):
     """Base of all configuration records: frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which layer a value came from, and where in it: `file:line:column`, or None for a default."""
+
+    layer: Literal["default", "profile", "onecat.yaml", "command line"]
+    where: str | None = None
+
+
+DEFAULT = Origin("default")
+
+
+class Document(Record):
+    """A whole file: knows the origin of each value in it."""
+
+    _origins: Mapping[tuple[str | int, ...], Origin] = PrivateAttr(default_factory=dict)
+
+    def origin(self, *path: str | int) -> Origin:
+        """The origin of the value at `path` (keys and list indices); `default` when no layer set it."""
+        return self._origins.get(path, DEFAULT)
 
 
 # --- profile ---------------------------------------------------------------------------------------------------------
@@ -106,7 +129,7 @@ class Expectations(Record):
     driver: DriverLimits | None = None
 
 
-class Profile(Record):
+class Profile(Document):
     """What one class of hardware needs: engine, image recipe, launch defaults, doctor limits."""
 
     name: Name
@@ -175,7 +198,7 @@ class Restart(Record):
     stable_seconds: float = Field(600.0, ge=0, description="A run of this length clears the count of crashes")
 
 
-class Deployment(Record):
+class Deployment(Document):
     """onecat.yaml: one model served by one profile on some hosts."""
 
     name: Name

@@ -1,0 +1,48 @@
+"""Configuration: `onecat.yaml` and profiles, read strictly, layered, each value knowing where it came from.
+
+In: YAML files and the command line's values. Out: frozen `Deployment` and `Profile` records, or one error that tells
+every problem with file, line, column, what was expected and the nearest valid name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onecat.config.editor_schema import json_schema
+    from onecat.config.loading import deployment_from, list_profiles, load_deployment, load_profile
+    from onecat.config.schema import Deployment, Origin, Profile
+    from onecat.config.validate import nearest_name
+
+_HOMES = {
+    "json_schema": "editor_schema",
+    "deployment_from": "loading",
+    "list_profiles": "loading",
+    "load_deployment": "loading",
+    "load_profile": "loading",
+    "Deployment": "schema",
+    "Origin": "schema",
+    "Profile": "schema",
+    "nearest_name": "validate",
+}
+
+__all__ = [
+    "Deployment",
+    "Origin",
+    "Profile",
+    "deployment_from",
+    "json_schema",
+    "list_profiles",
+    "load_deployment",
+    "load_profile",
+    "nearest_name",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name when it is first used: pydantic and PyYAML cost 0.1 s that `onecat --help` must not pay."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

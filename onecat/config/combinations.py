@@ -1,0 +1,185 @@
+"""Values that are right on their own and impossible together.
+
+Each rule is a function that yields `Conflict`s; `DEPLOYMENT_RULES` and `PROFILE_RULES` list them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from onecat.config.schema import Deployment, Profile
+from onecat.config.source import KeyPath
+
+SET_BY_ONECAT = {
+    "model": "model.path",
+    "model-tag": "model.path",
+    "served-model-name": "model.served_name",
+    "host": "host",
+    "port": "port",
+    "api-key": "secrets.api_key",
+    "uds": "host and port",
+    "config": "the flags themselves under serve",
+}
+"""Flags that onecat writes itself, with the key of onecat.yaml that decides them."""
+
+SECRET_VARIABLES = {"VLLM_API_KEY": "secrets.api_key"}
+"""Variables whose value is a secret, with the key that takes it from a file or the environment."""
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """One impossible combination; `at_key` points to the key and not to its value."""
+
+    path: KeyPath
+    found: str
+    expected: str
+    next_step: str | None = None
+    at_key: bool = False
+
+
+def _runtime(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
+    allowed = profile.launch.runtimes
+    if deployment.runtime is not None and deployment.runtime not in allowed:
+        yield Conflict(
+            ("runtime",),
+            f"profile `{profile.name}` has no runtime `{deployment.runtime}`",
+            f"one of: {', '.join(allowed)}",
+            f"write `runtime: {allowed[0]}`, or leave the line out",
+        )
+
+
+def _ports(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
+    proxy = deployment.proxy
+    if proxy.kind == "none":
+        return
+    port = int(proxy.listen.rsplit(":", 1)[1])
+    if not 1 <= port <= 65535:
+        yield Conflict(("proxy", "listen"), f"`proxy.listen` names the port {port}", "a port from 1 to 65535")
+    elif port == deployment.port:
+        yield Conflict(
+            ("proxy", "listen"),
+            f"the proxy and the server both want port {port}",
+            "two different ports: clients use the proxy's, the proxy uses the server's",
+            f"write `port: {port + 1 if port < 65535 else port - 1}` for the server",
+        )
+
+
+def _secrets(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
+    secret = deployment.secrets.api_key
+    if secret is not None and (secret.file is None) == (secret.env is None):
+        both = "both `file` and `env`" if secret.file is not None else "neither `file` nor `env`"
+        yield Conflict(
+            ("secrets", "api_key"),
+            f"`secrets.api_key` has {both}",
+            "exactly one: `file: PATH` or `env: VARIABLE`",
+            at_key=True,
+        )
+    for name, instead in SECRET_VARIABLES.items():
+        if name in deployment.env:
+            yield Conflict(
+                ("env", name),
+                f"`env.{name}` would put a secret into onecat.yaml",
+                f"the secret in a file or in the environment, named by `{instead}`",
+                f"write `{instead}: {{file: PATH}}` and remove `env.{name}`",
+                at_key=True,
+            )
+
+
+def _serve(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
+    for flag in deployment.serve:
+        instead = SET_BY_ONECAT.get(flag.lstrip("-").replace("_", "-"))
+        if instead is not None:
+            yield Conflict(
+                ("serve", flag),
+                f"`serve.{flag}` is set by onecat itself",
+                f"`{instead}` in its place",
+                f"move the value to `{instead}`",
+                at_key=True,
+            )
+
+
+def _smoke(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
+    for index, prompt in enumerate(deployment.smoke):
+        if not prompt.prompt.strip():
+            yield Conflict(("smoke", index, "prompt"), "the smoke prompt is blank", "a text the model can answer")
+        if any(not each for each in prompt.expect):
+            yield Conflict(
+                ("smoke", index, "expect"), "an expected substring is empty: every answer contains it", "some text"
+            )
+
+
+def _restart(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
+    restart = deployment.restart
+    if restart.backoff_max_seconds < restart.backoff_seconds:
+        yield Conflict(
+            ("restart", "backoff_max_seconds"),
+            f"the longest wait ({restart.backoff_max_seconds:g} s) is below the first ({restart.backoff_seconds:g} s)",
+            "backoff_max_seconds of at least backoff_seconds",
+        )
+
+
+def _hosts(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
+    for name, count in Counter(deployment.hosts).items():
+        if count > 1:
+            index = len(deployment.hosts) - 1 - deployment.hosts[::-1].index(name)
+            yield Conflict(("hosts", index), f"the host `{name}` is listed {count} times", "each host once")
+
+
+def _profile_runtime(profile: Profile) -> Iterator[Conflict]:
+    launch = profile.launch
+    if launch.runtime not in launch.runtimes:
+        yield Conflict(
+            ("launch", "runtime"), f"the default runtime `{launch.runtime}` is not listed", "one of launch.runtimes"
+        )
+    if "native" in launch.runtimes and profile.engine.name != "vllm-cpu":
+        yield Conflict(
+            ("launch", "runtimes"),
+            f"onecat has no native runtime for engine `{profile.engine.name}`",
+            "native only with engine vllm-cpu",
+        )
+
+
+def _profile_arguments(profile: Profile) -> Iterator[Conflict]:
+    seen: set[str] = set()
+    for index, each in enumerate(profile.launch.args):
+        if each.arg in SET_BY_ONECAT:
+            yield Conflict(("launch", "args", index, "arg"), f"`{each.arg}` is set by onecat itself", "another flag")
+        if each.arg in seen:
+            yield Conflict(("launch", "args", index, "arg"), f"`{each.arg}` is set twice", "each flag once")
+        seen.add(each.arg)
+        if each.arg == "tensor-parallel-size" and profile.hardware.count and each.value != profile.hardware.count:
+            yield Conflict(
+                ("launch", "args", index, "value"),
+                f"tensor-parallel-size is {each.value} and hardware.count {profile.hardware.count}",
+                "the same number",
+            )
+
+
+def _profile_hardware(profile: Profile) -> Iterator[Conflict]:
+    hardware = profile.hardware
+    if hardware.accelerator == "none" and (hardware.count or hardware.gpu_names):
+        yield Conflict(("hardware", "accelerator"), "GPUs are listed and the accelerator is `none`", "nvidia or ascend")
+    if hardware.accelerator != "none" and not (hardware.count and hardware.gpu_names):
+        yield Conflict(
+            ("hardware", "accelerator"),
+            f"accelerator `{hardware.accelerator}` without GPUs",
+            "gpu_names and a count of at least 1",
+        )
+
+
+DEPLOYMENT_RULES: tuple[Callable[[Deployment, Profile], Iterator[Conflict]], ...] = (
+    _runtime,
+    _ports,
+    _secrets,
+    _serve,
+    _smoke,
+    _restart,
+    _hosts,
+)
+PROFILE_RULES: tuple[Callable[[Profile], Iterator[Conflict]], ...] = (
+    _profile_runtime,
+    _profile_arguments,
+    _profile_hardware,
+)

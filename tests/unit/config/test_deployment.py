@@ -1,0 +1,296 @@
+"""What onecat.yaml means, and what is said at which place when it is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from onecat.config import Deployment, Origin, deployment_from, load_deployment
+from onecat.errors import ExitCode, OnecatError
+
+Load = Callable[[str], Deployment]
+
+HEAD = "name: chat\nprofile: cpu\nmodel:\n  path: models/tiny\n"
+"""Four lines that load; tests append from line 5 on."""
+
+
+def refused(load: Load, text: str) -> OnecatError:
+    with pytest.raises(OnecatError) as caught:
+        load(text)
+    assert caught.value.code == ExitCode.USAGE
+    return caught.value
+
+
+def test_four_lines_are_enough_and_the_rest_has_defaults(load: Load) -> None:
+    deployment = load(HEAD)
+    assert (deployment.name, deployment.profile, deployment.hosts) == ("chat", "cpu", ("local",))
+    assert (deployment.host, deployment.port, deployment.proxy.listen) == ("127.0.0.1", 8000, "127.0.0.1:8080")
+
+
+def test_paths_count_from_the_file_and_not_from_the_working_directory(tmp_path: Path) -> None:
+    (tmp_path / "onecat.yaml").write_text(HEAD + "secrets: {api_key: {file: key}}\n")
+    deployment = load_deployment(tmp_path / "onecat.yaml")
+    assert deployment.model.path == str(tmp_path / "models/tiny")
+    assert deployment.secrets.api_key is not None
+    assert deployment.secrets.api_key.file == str(tmp_path / "key")
+
+
+def test_each_value_knows_where_it_came_from(load: Load) -> None:
+    load(HEAD + "serve:\n  dtype: float16\n")
+    deployment = load_deployment(Path("onecat.yaml"), {"port": 9000, "serve.seed": 1})
+    assert deployment.origin("serve", "dtype") == Origin("onecat.yaml", "onecat.yaml:6:10")
+    assert deployment.origin("port") == deployment.origin("serve", "seed") == Origin("command line", "command line")
+    assert deployment.origin("host") == Origin("default", None)
+    assert (deployment.port, deployment.serve) == (9000, {"dtype": "float16", "seed": 1})
+
+
+def test_a_deployment_can_be_made_from_options_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    deployment = deployment_from({"name": "chat", "profile": "cpu", "model.path": "m"})
+    assert deployment.model.path == str(tmp_path / "m")
+    with pytest.raises(OnecatError, match="`port` is the number 70000") as caught:
+        deployment_from({"name": "chat", "profile": "cpu", "model.path": "m", "port": 70000})
+    assert caught.value.where == "command line"
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "found", "advice"),
+    [
+        pytest.param(
+            HEAD + "porxy:\n  kind: none\n",
+            "onecat.yaml:5:1",
+            "unknown key `porxy`",
+            "did you mean `proxy`?",
+            id="unknown-key-points-to-the-key",
+        ),
+        pytest.param(
+            HEAD + "proxy:\n  Listen: 127.0.0.1:80\n",
+            "onecat.yaml:6:3",
+            "unknown key `Listen` in `proxy`",
+            "did you mean `listen`?",
+            id="unknown-nested-key",
+        ),
+        pytest.param(
+            HEAD + 'port: "8001"\n',
+            "onecat.yaml:5:7",
+            '`port` is the text "8001"',
+            "take the quotes away: 8001",
+            id="number-in-quotes-is-not-converted",
+        ),
+        pytest.param(
+            "name: 0.27\n" + HEAD.split("\n", 1)[1],
+            "onecat.yaml:1:7",
+            "`name` is the number 0.27",
+            'put it in quotes: "0.27"',
+            id="version-like-text-is-a-float",
+        ),
+        pytest.param(
+            "name: on\n" + HEAD.split("\n", 1)[1],
+            "onecat.yaml:1:7",
+            "`name` is true (YAML 1.1 reads on as true)",
+            'put it in quotes: "on"',
+            id="on-is-a-boolean",
+        ),
+        pytest.param(
+            HEAD + "env:\n  VLLM_TIMEOUT: 1:30\n",
+            "onecat.yaml:6:17",
+            "`env.VLLM_TIMEOUT` is the number 90 (YAML reads 1:30 as the number 90)",
+            'put it in quotes: "1:30"',
+            id="base-sixty-number",
+        ),
+        pytest.param(
+            HEAD + "proxy: {listen: 2026-11-29}\n",
+            "onecat.yaml:5:17",
+            "`proxy.listen` is 2026-11-29 (YAML reads 2026-11-29 as a date)",
+            'put it in quotes: "2026-11-29"',
+            id="date",
+        ),
+        pytest.param(
+            HEAD + "runtime: contianer\n",
+            "onecat.yaml:5:10",
+            '`runtime` is the text "contianer"',
+            "did you mean `container`?",
+            id="choice",
+        ),
+        pytest.param(
+            "name: chat\nprofile: cpu\n",
+            "onecat.yaml:1:1",
+            "the key `model` is missing",
+            "add a line `model: ...`",
+            id="missing-key",
+        ),
+        pytest.param(
+            "name: chat\nprofile: cpu\nmodel: {}\n",
+            "onecat.yaml:3:1",
+            "the key `path` is missing in `model`",
+            "add `path` in `model`",
+            id="missing-nested-key-points-to-its-group",
+        ),
+        pytest.param(
+            HEAD + "serve:\n  speculative-config: {num: 3}\n",
+            "onecat.yaml:6:23",
+            "`serve.speculative-config` is a group of nested keys",
+            None,
+            id="json-flags-are-text",
+        ),
+        pytest.param(
+            HEAD + "hosts: local\n", "onecat.yaml:5:8", '`hosts` is the text "local"', None, id="text-for-a-list"
+        ),
+        pytest.param(
+            "name: Chat 7B\nprofile: cpu\nmodel: {path: m}\n",
+            "onecat.yaml:1:7",
+            '`name` is the text "Chat 7B"',
+            None,
+            id="name-form",
+        ),
+        pytest.param(HEAD + "port: 0\n", "onecat.yaml:5:7", "`port` is the number 0", None, id="number-too-small"),
+        pytest.param(
+            "name: chat\nprofile: v100-pcie\nmodel: {path: m}\n",
+            "onecat.yaml:2:10",
+            "there is no profile `v100-pcie`",
+            "did you mean `v100x2-pcie`?",
+            id="unknown-profile",
+        ),
+        pytest.param(
+            "name: chat\nprofile: h200\nmodel: {path: m}\nruntime: native\n",
+            "onecat.yaml:4:10",
+            "profile `h200` has no runtime `native`",
+            "write `runtime: container`, or leave the line out",
+            id="runtime-the-profile-lacks",
+        ),
+        pytest.param(
+            HEAD + "port: 8080\n",
+            "onecat.yaml:1:1",
+            "the proxy and the server both want port 8080",
+            "write `port: 8081` for the server",
+            id="one-port-for-both-when-the-proxy-port-is-a-default",
+        ),
+        pytest.param(
+            HEAD + "proxy:\n  listen: 0.0.0.0:8000\n",
+            "onecat.yaml:6:11",
+            "the proxy and the server both want port 8000",
+            "write `port: 8001` for the server",
+            id="one-port-for-both",
+        ),
+        pytest.param(
+            HEAD + "secrets:\n  api_key:\n    file: a\n    env: B\n",
+            "onecat.yaml:6:3",
+            "`secrets.api_key` has both `file` and `env`",
+            None,
+            id="secret-from-two-places",
+        ),
+        pytest.param(
+            HEAD + "secrets:\n  api_key: {}\n",
+            "onecat.yaml:6:3",
+            "`secrets.api_key` has neither `file` nor `env`",
+            None,
+            id="secret-from-nowhere",
+        ),
+        pytest.param(
+            HEAD + "env: {VLLM_API_KEY: hush}\n",
+            "onecat.yaml:5:7",
+            "`env.VLLM_API_KEY` would put a secret into onecat.yaml",
+            "write `secrets.api_key: {file: PATH}` and remove `env.VLLM_API_KEY`",
+            id="secret-as-plain-variable",
+        ),
+        pytest.param(
+            HEAD + "serve:\n  port: 1\n",
+            "onecat.yaml:6:3",
+            "`serve.port` is set by onecat itself",
+            "move the value to `port`",
+            id="flag-that-onecat-sets",
+        ),
+        pytest.param(
+            HEAD + "serve: {--api-key: x}\n",
+            "onecat.yaml:5:9",
+            "`serve.--api-key` is set by onecat itself",
+            "move the value to `secrets.api_key`",
+            id="key-flag-with-dashes",
+        ),
+        pytest.param(
+            HEAD + "smoke:\n  - prompt: Hello\n    expect: [a, '']\n",
+            "onecat.yaml:7:13",
+            "an expected substring is empty: every answer contains it",
+            None,
+            id="smoke-expectation-that-cannot-fail",
+        ),
+        pytest.param(
+            HEAD + "hosts: [gpu1, gpu1]\n",
+            "onecat.yaml:5:15",
+            "the host `gpu1` is listed 2 times",
+            None,
+            id="host-twice",
+        ),
+        pytest.param(
+            HEAD + "restart: {backoff_seconds: 60}\n",
+            "onecat.yaml:5:10",
+            "the longest wait (30 s) is below the first (60 s)",
+            None,
+            id="back-off-that-shrinks",
+        ),
+    ],
+)
+def test_wrong_values_are_told_at_their_place(
+    load: Load, text: str, where: str, found: str, advice: str | None
+) -> None:
+    error = refused(load, text)
+    assert (error.where, error.found) == (where, found)
+    assert error.next_steps == (() if advice is None else (advice,))
+
+
+def test_the_offending_line_is_shown_with_a_mark_below_it(load: Load) -> None:
+    error = refused(load, HEAD + 'port: "8001" # the usual\n')
+    assert error.details == ('port: "8001" # the usual', "      ^")
+    assert error.expected == "a whole number without quotes"
+
+
+def test_all_problems_are_told_at_once_in_the_order_of_the_file(load: Load) -> None:
+    error = refused(load, HEAD + 'prot: 1\nport: "8"\nproxy: {kind: ngnix}\n')
+    assert error.where == "onecat.yaml:5:1"
+    assert [each for each in error.details if each.startswith("also at")] == [
+        'also at onecat.yaml:6:7: `port` is the text "8" (expected a whole number without quotes)',
+        'also at onecat.yaml:7:15: `proxy.kind` is the text "ngnix" (expected one of: nginx, none)',
+    ]
+    assert error.next_steps == ("did you mean `port`?", "take the quotes away: 8", "did you mean `nginx`?")
+
+
+def test_a_missing_file_is_named_with_its_full_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OnecatError, match="onecat.yaml does not exist") as caught:
+        load_deployment(Path("onecat.yaml"))
+    assert caught.value.where == str(tmp_path / "onecat.yaml")
+
+
+KEYS = st.sampled_from(
+    ["name", "profile", "model", "path", "serve", "env", "proxy", "listen", "secrets", "api_key", "on"]
+)
+SCALARS = st.sampled_from(["chat", "cpu", "8000", '"x"', "yes", "0.27", "1:30", "~", "127.0.0.1:99999", "'2'", ".nan"])
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.dictionaries(KEYS, inner, max_size=4).map(
+            lambda each: "{" + ", ".join(f"{key}: {value}" for key, value in each.items()) + "}"
+        )
+        | st.lists(inner, max_size=3).map(lambda each: "[" + ", ".join(each) + "]")
+    ),
+    max_leaves=8,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+@given(
+    text=st.text(max_size=60)
+    | st.dictionaries(KEYS, VALUES).map(lambda each: "".join(f"{key}: {value}\n" for key, value in each.items()))
+)
+def test_any_text_is_a_deployment_or_one_clear_error(load: Load, text: str) -> None:
+    try:
+        loaded = load(text)
+    except OnecatError as error:
+        assert error.code == ExitCode.USAGE
+        assert error.found
+    else:
+        assert isinstance(loaded, Deployment)
