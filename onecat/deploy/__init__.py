@@ -9,22 +9,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onecat.deploy.operations import down, find_deployment, follow_log, last_lines, status
+    from onecat.deploy.operations import current_release, down, find_deployment, follow_log, last_lines, status
     from onecat.deploy.releases import Release
-    from onecat.deploy.rollout import Launcher, up
+    from onecat.deploy.rollout import Launcher, dry_run, up
 
 # The supervisor runs from this package and must stay small, so what others may use is imported when it is used.
 _DOORWAY = {
     "Launcher": "rollout",
     "Release": "releases",
+    "current_release": "operations",
     "down": "operations",
+    "dry_run": "rollout",
     "find_deployment": "operations",
     "follow_log": "operations",
     "last_lines": "operations",
     "status": "operations",
     "up": "rollout",
 }
-__all__ = ["Launcher", "Release", "down", "find_deployment", "follow_log", "last_lines", "status", "up"]
+__all__ = [
+    "Launcher",
+    "Release",
+    "current_release",
+    "down",
+    "dry_run",
+    "find_deployment",
+    "follow_log",
+    "last_lines",
+    "status",
+    "up",
+]
 
 
 def __getattr__(name: str) -> Any:

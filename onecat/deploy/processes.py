@@ -33,7 +33,7 @@ class ProcessEntry(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What a set of processes has used so far. read_bytes: bytes read by system calls and fetched from disks."""
+    """What a set of processes has used so far. read_bytes: bytes fetched from disks (proc(5), /proc/PID/io)."""
 
     cpu_seconds: float
     read_bytes: int
@@ -124,5 +124,5 @@ def usage(pids: Iterable[int]) -> Usage:
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
         counters = dict(line.split(": ") for line in lines)
-        read += int(counters["rchar"]) + int(counters["read_bytes"])
+        read += int(counters["read_bytes"])
     return Usage(ticks / os.sysconf("SC_CLK_TCK"), read)

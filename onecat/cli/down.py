@@ -1,0 +1,27 @@
+"""`onecat down`: stop a deployment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onecat.cli import console
+
+
+def register(app: typer.Typer) -> None:
+    app.command("down", help="Stop a deployment: nginx, the server and all its processes.")(down)
+
+
+def down(
+    name: Annotated[str | None, typer.Argument(help="Deployment name.", show_default=False)] = None,
+    config: Annotated[Path | None, typer.Option("--config", "-c", help="onecat.yaml that names it.")] = None,
+) -> None:
+    from onecat.cli.status import chosen_name
+    from onecat.deploy import down, find_deployment
+    from onecat.paths import home
+
+    store = find_deployment(home(), chosen_name(name, config))
+    stopped = down(store, console.progress)
+    print(f"{store.name}: {'stopped' if stopped else 'was not running'}")

@@ -1,0 +1,27 @@
+"""`onecat logs`: what the server has written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command("logs", help="Print the server's log.")(logs)
+
+
+def logs(
+    name: Annotated[str | None, typer.Argument(help="Deployment name.", show_default=False)] = None,
+    config: Annotated[Path | None, typer.Option("--config", "-c", help="onecat.yaml that names it.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines as they come.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines.")] = 100,
+) -> None:
+    from onecat.cli.status import chosen_name
+    from onecat.deploy import find_deployment, follow_log, last_lines
+    from onecat.paths import home
+
+    store = find_deployment(home(), chosen_name(name, config))
+    for line in follow_log(store, lines) if follow else last_lines(store, lines):
+        print(line, flush=follow)

@@ -1,0 +1,346 @@
+"""The container runtime: the server in a Docker container, restarted by Docker's own restart policy."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onecat.deploy.files import read_json, write_atomically, write_json
+from onecat.deploy.server import Activity, ServerState
+from onecat.errors import ExitCode, OnecatError
+
+SERVER_PORT = 8000
+SECRET_MOUNT = "/run/secrets/api_key"
+SPEC_FILE = "container.json"
+SAVED_LOG = "server.log"
+STOP_SECONDS = 30
+_SAVED_LINES = 5000
+# User and group of nobody in Debian's images, where neither the operator nor the model's owner is an ordinary user.
+NOBODY = (65534, 65534)
+
+
+@dataclass(frozen=True)
+class ContainerSpec:
+    """Everything that decides how the container runs.
+
+    host, port: address on the host that is published to the server's port SERVER_PORT; user: `uid:gid`;
+    secret_file: file on the host mounted at SECRET_MOUNT; max_crashes: crashes after which Docker gives up.
+    """
+
+    name: str
+    image: str
+    command: tuple[str, ...]
+    env: dict[str, str]
+    model_directory: str
+    model_mount: str
+    host: str
+    port: int
+    shm_bytes: int
+    gpus: int
+    user: str
+    max_crashes: int
+    secret_file: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+def environment(spec: ContainerSpec) -> dict[str, str]:
+    """The container's variables: caches lie under /tmp, because the root file system is read-only and the user id has
+    no entry in the image's passwd file (getpass.getuser, which torch asks, then needs USER)."""
+    return {"HOME": "/tmp", "USER": "onecat", "XDG_CACHE_HOME": "/tmp/cache", **spec.env}  # noqa: S108 - a tmpfs
+
+
+def create_arguments(spec: ContainerSpec) -> dict[str, Any]:
+    """The arguments of the Docker SDK's `containers.create` for a container that keeps no rights it does not need.
+
+    It starts without a restart policy: that comes when the release is accepted (`restart_policy`).
+    """
+    from docker.types import DeviceRequest, LogConfig, Mount
+
+    mounts = [Mount(spec.model_mount, spec.model_directory, type="bind", read_only=True)]
+    if spec.secret_file is not None:
+        mounts.append(Mount(SECRET_MOUNT, spec.secret_file, type="bind", read_only=True))
+    arguments: dict[str, Any] = {
+        "image": spec.image,
+        "command": list(spec.command),
+        "name": spec.name,
+        "environment": environment(spec),
+        "mounts": mounts,
+        "ports": {f"{SERVER_PORT}/tcp": (spec.host, spec.port)},
+        "shm_size": spec.shm_bytes,
+        "user": spec.user,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "init": True,
+        "read_only": True,
+        # exec: torch compiles kernels into its cache and loads them from there.
+        "tmpfs": {"/tmp": "rw,exec,nosuid,nodev,mode=1777"},  # noqa: S108 - inside the container
+        "labels": spec.labels,
+        "log_config": LogConfig(type="json-file", config={"max-size": "16m", "max-file": "4"}),
+        "detach": True,
+    }
+    if spec.gpus:
+        arguments["device_requests"] = [DeviceRequest(count=spec.gpus, capabilities=[["gpu"]])]
+    return arguments
+
+
+def restart_policy(max_crashes: int) -> dict[str, Any]:
+    """Docker's restart policy for at most `max_crashes` crashes. Docker counts restarts, and takes 0 for no limit."""
+    if max_crashes <= 1:
+        return {"Name": "no", "MaximumRetryCount": 0}
+    return {"Name": "on-failure", "MaximumRetryCount": max_crashes - 1}
+
+
+def run_argv(spec: ContainerSpec, docker: str) -> list[str]:
+    """The same container as `docker run` in the foreground, for a systemd unit.
+
+    It is removed at its end and has no restart policy, which does not go with a process manager
+    (https://docs.docker.com/engine/containers/start-containers-automatically/).
+    """
+    address = f"[{spec.host}]" if ":" in spec.host else spec.host
+    argv = [docker, "run", "--rm", "--name", spec.name, "--init", "--read-only", "--user", spec.user]
+    argv += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    argv += ["--tmpfs", "/tmp:rw,exec,nosuid,nodev,mode=1777", "--shm-size", str(spec.shm_bytes)]
+    argv += ["--publish", f"{address}:{spec.port}:{SERVER_PORT}"]
+    argv += ["--mount", _mount_option(spec.model_directory, spec.model_mount)]
+    if spec.secret_file is not None:
+        argv += ["--mount", _mount_option(spec.secret_file, SECRET_MOUNT)]
+    if spec.gpus:
+        argv += ["--gpus", str(spec.gpus)]
+    for name, value in environment(spec).items():
+        argv += ["--env", f"{name}={value}"]
+    for name, value in spec.labels.items():
+        argv += ["--label", f"{name}={value}"]
+    return [*argv, spec.image, *spec.command]
+
+
+def _mount_option(source: str, target: str) -> str:
+    """A --mount value; it is a CSV record, so a source with a comma or quote is quoted (docker run, --mount)."""
+    fields = ["type=bind", f"source={source}", f"target={target}", "readonly"]
+    return ",".join('"' + text.replace('"', '""') + '"' if set(text) & set(',"') else text for text in fields)
+
+
+def container_user(operator: tuple[int, int], model_owner: tuple[int, int]) -> tuple[int, int]:
+    """Who the server is inside the container, as (uid, gid): the operator; for root the model's owner; else nobody."""
+    if operator[0] != 0:
+        return operator
+    return model_owner if model_owner[0] != 0 else NOBODY
+
+
+class ContainerServer:
+    """The server of the release in `directory`; implements `onecat.deploy.server.Server`."""
+
+    def __init__(self, directory: Path, docker_host: str | None) -> None:
+        self._directory = directory
+        self._docker_host = docker_host
+        self._connection: Any = None
+
+    @classmethod
+    def prepare(cls, directory: Path, spec: ContainerSpec, docker_host: str | None) -> ContainerServer:
+        write_json(directory / SPEC_FILE, asdict(spec))
+        return cls(directory, docker_host)
+
+    def start(self) -> None:
+        spec = self._spec()
+        client = self._client()
+        with translated(self._docker_host, spec):
+            self._remove()
+            container = client.containers.create(**create_arguments(spec))
+            try:
+                container.start()
+            except BaseException:
+                container.remove(force=True)
+                raise
+
+    def accept(self) -> None:
+        spec = self._spec()
+        with translated(self._docker_host, spec):
+            container = self._find()
+            if container is not None:
+                container.update(restart_policy=restart_policy(spec.max_crashes))
+
+    def stop(self) -> None:
+        with translated(self._docker_host, self._spec()):
+            container = self._find()
+            if container is None:
+                return
+            container.stop(timeout=STOP_SECONDS)
+            lines = container.logs(timestamps=True, tail=_SAVED_LINES).decode("utf-8", "replace")
+            write_atomically(self._directory / SAVED_LOG, lines)
+            self._remove()
+
+    def state(self) -> ServerState:
+        spec = self._spec()
+        with translated(self._docker_host, spec):
+            container = self._find()
+        return ServerState("absent") if container is None else state_of(container.attrs, spec.max_crashes)
+
+    def activity(self) -> Activity:
+        with translated(self._docker_host, self._spec()):
+            container = self._find()
+            return Activity(0.0, 0) if container is None else activity_of(container.stats(stream=False, one_shot=True))
+
+    def last_lines(self, count: int) -> list[str]:
+        with translated(self._docker_host, self._spec()):
+            container = self._find()
+            if container is not None:
+                text = container.logs(timestamps=True, tail=count).decode("utf-8", "replace")
+                return [line for part in text.splitlines() for line in part.split("\r")]
+        saved = self._directory / SAVED_LOG
+        return saved.read_text(encoding="utf-8").splitlines()[-count:] if saved.exists() else []
+
+    def follow(self, count: int) -> Iterator[str]:
+        container = self._find()
+        if container is None:
+            yield from self.last_lines(count)
+            return
+        rest = b""
+        for data in container.logs(timestamps=True, tail=count, stream=True, follow=True):
+            *lines, rest = (rest + data).split(b"\n")
+            yield from (line.decode("utf-8", "replace").rstrip("\r") for line in lines)
+        if rest:
+            yield rest.decode("utf-8", "replace")
+
+    def _spec(self) -> ContainerSpec:
+        document = read_json(self._directory / SPEC_FILE)
+        if document is None:
+            raise OnecatError(f"{self._directory / SPEC_FILE} is missing", code=ExitCode.NEEDS_PERSON)
+        return ContainerSpec(**{**document, "command": tuple(document["command"])})
+
+    def _client(self) -> Any:
+        if self._connection is None:
+            self._connection = connect(self._docker_host)
+        return self._connection
+
+    def _find(self) -> Any | None:
+        from docker.errors import NotFound
+
+        try:
+            return self._client().containers.get(self._spec().name)
+        except NotFound:
+            return None
+
+    def _remove(self) -> None:
+        container = self._find()
+        if container is not None:
+            container.remove(force=True)
+
+
+def state_of(inspected: Mapping[str, Any], max_crashes: int) -> ServerState:
+    """What `docker inspect` says, in our words."""
+    state = inspected["State"]
+    restarts = inspected.get("RestartCount", 0)
+    policy = inspected["HostConfig"]["RestartPolicy"]
+    code = state["ExitCode"]
+    told = f"exited with status {code}" + (", the kernel's OOM killer struck" if state.get("OOMKilled") else "")
+    last_exit = None if state["FinishedAt"].startswith("0001-") else f"{told} at {state['FinishedAt']}"
+    status = state["Status"]
+    if status == "restarting":
+        return ServerState("backing-off", None, None, restarts, restarts + 1, last_exit)
+    if status in ("running", "paused"):
+        return ServerState("running", state["Pid"], state["StartedAt"], restarts, restarts, last_exit)
+    if status == "created":
+        return ServerState("starting")
+    accepted = policy.get("Name") == "on-failure" or max_crashes <= 1
+    if accepted and code != 0 and restarts + 1 >= max_crashes:
+        return ServerState("keeps-crashing", None, None, restarts, restarts + 1, last_exit)
+    return ServerState("exited", None, None, restarts, restarts, last_exit)
+
+
+def activity_of(stats: Mapping[str, Any]) -> Activity:
+    """CPU seconds and bytes read from disks in the engine's statistics of a container."""
+    used = (stats.get("cpu_stats") or {}).get("cpu_usage") or {}
+    rows = (stats.get("blkio_stats") or {}).get("io_service_bytes_recursive") or ()
+    read = sum(row["value"] for row in rows if row["op"].lower() == "read")
+    return Activity(used.get("total_usage", 0) / 1e9, read)
+
+
+def connect(docker_host: str | None) -> Any:
+    """A client of the Docker daemon at `docker_host` (None: the environment's or the default). Raises OnecatError."""
+    import docker
+
+    with translated(docker_host, None):
+        return docker.DockerClient(base_url=docker_host) if docker_host else docker.from_env()
+
+
+def image_present(docker_host: str | None, image: str) -> bool:
+    """Whether the daemon has the image. Raises OnecatError when the daemon cannot be asked."""
+    from docker.errors import ImageNotFound
+
+    with translated(docker_host, None):
+        try:
+            connect(docker_host).images.get(image)
+        except ImageNotFound:
+            return False
+    return True
+
+
+@contextlib.contextmanager
+def translated(docker_host: str | None, spec: ContainerSpec | None) -> Iterator[None]:
+    """Turn the Docker SDK's exceptions into one clear OnecatError."""
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    try:
+        yield
+    except (DockerException, RequestException) as error:
+        raise docker_error(str(error), docker_host or os.environ.get("DOCKER_HOST"), spec) from error
+
+
+def docker_error(text: str, docker_host: str | None, spec: ContainerSpec | None) -> OnecatError:
+    """What to tell for an error text of the Docker SDK."""
+    where = docker_host or "unix:///var/run/docker.sock"
+    if "Permission denied" in text or "PermissionError" in text:
+        return OnecatError(
+            "the Docker socket may not be used by this user",
+            where=where,
+            expected="membership in the group that owns the socket",
+            next_steps=["sudo usermod -aG docker $USER, then log in again", "or deploy natively: --runtime native"],
+            code=ExitCode.UNREACHABLE,
+        )
+    if any(sign in text for sign in ("FileNotFoundError", "Connection refused", "ConnectionRefused", "No such file")):
+        return OnecatError(
+            "Docker does not answer: it is not installed or not running",
+            where=where,
+            next_steps=["sudo systemctl start docker", "or deploy natively: --runtime native"],
+            code=ExitCode.UNREACHABLE,
+        )
+    if spec is not None and ("address already in use" in text or "port is already allocated" in text):
+        return OnecatError(
+            f"port {spec.port} is in use",
+            where=f"{spec.host}:{spec.port}",
+            next_steps=["find who listens there: ss -ltnp", "stop it, or set another port in onecat.yaml"],
+            code=ExitCode.ROLLED_BACK,
+        )
+    if spec is not None and "No such image" in text:
+        return missing_image(spec.image, spec.labels.get("io.onecat.profile", "PROFILE"))
+    reached = "Error while fetching server API version" not in text
+    return OnecatError(
+        "Docker refused" if reached else "Docker cannot be reached",
+        where=where,
+        details=[text.strip()[:600]],
+        next_steps=["read Docker's reason above; `docker info` shows the daemon's state"],
+        code=ExitCode.ROLLED_BACK if reached else ExitCode.UNREACHABLE,
+    )
+
+
+def missing_image(image: str, profile: str) -> OnecatError:
+    return OnecatError(
+        f"the image {image} is not there",
+        next_steps=[f"onecat build --profile {profile}"],
+        code=ExitCode.ROLLED_BACK,
+    )
+
+
+def labels(deployment: str, number: int, profile: str, fingerprint: str) -> dict[str, str]:
+    return {
+        "io.onecat.deployment": deployment,
+        "io.onecat.release": str(number),
+        "io.onecat.profile": profile,
+        "io.onecat.plan": fingerprint,
+        "io.onecat.created": str(int(time.time())),
+    }

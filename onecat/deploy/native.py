@@ -1,0 +1,180 @@
+"""The native runtime: the server as a process of this user, looked after by `onecat.deploy.supervisor`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from onecat.config.schema import Restart
+from onecat.deploy import processes, supervisor
+from onecat.deploy.files import read_json, write_json
+from onecat.deploy.server import Activity, Secret, ServerState
+from onecat.errors import ExitCode, OnecatError
+
+# The log of one release takes at most LOG_BYTES * (LOG_PIECES + 1) of disk space.
+LOG_BYTES = 16 * 1024 * 1024
+LOG_PIECES = 3
+STOP_SECONDS = 30.0
+_ENDED = ("stopped", "exited", "keeps-crashing")
+
+
+def launch_document(
+    argv: Sequence[str], env: Mapping[str, str], restart: Restart, secret: Secret | None
+) -> dict[str, Any]:
+    """What the supervisor needs to know, as the content of `launch.json`. Holds the secret's place, never its value."""
+    return {
+        "argv": list(argv),
+        "env": dict(env),
+        "secret": secret and {"variable": "VLLM_API_KEY", "file": secret.file, "env": secret.env},
+        "restart": restart.model_dump(),
+        "stop_seconds": STOP_SECONDS,
+        "log": {"max_bytes": LOG_BYTES, "keep": LOG_PIECES},
+    }
+
+
+class NativeServer:
+    """The server of the release in `directory`; implements `onecat.deploy.server.Server`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._log = directory / supervisor.LOG_FILE
+
+    @classmethod
+    def prepare(cls, directory: Path, launch: Mapping[str, Any]) -> NativeServer:
+        """Write what the supervisor reads."""
+        write_json(directory / supervisor.LAUNCH_FILE, dict(launch))
+        return cls(directory)
+
+    def start(self) -> None:
+        self._forget_last_run()
+        package_root = Path(__file__).resolve().parents[2]
+        process = subprocess.run(
+            [sys.executable, "-m", "onecat.deploy.supervisor", str(self._directory)],
+            cwd=package_root,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            start_new_session=True,
+            check=False,
+        )
+        if process.returncode != 0:
+            raise OnecatError(
+                "the supervisor of the server could not be started",
+                where=str(self._directory),
+                details=process.stderr.strip().splitlines()[-5:],
+                next_steps=["read the reason above, then run onecat up again"],
+                code=ExitCode.ROLLED_BACK,
+            )
+
+    def accept(self) -> None:
+        (self._directory / supervisor.ACCEPTED_FILE).touch(mode=0o600)
+
+    def stop(self) -> None:
+        document = self._document()
+        if document is None:
+            return
+        guardian = _identity(document["supervisor"])
+        if guardian is not None and processes.alive(guardian):
+            os.kill(guardian.pid, signal.SIGTERM)
+            limit = time.monotonic() + STOP_SECONDS + 15
+            while processes.alive(guardian) and time.monotonic() < limit:
+                time.sleep(0.05)
+            if processes.alive(guardian):
+                left = processes.descendants(guardian.pid)
+                _kill((guardian.pid, *left))
+        self._kill_session(document)
+
+    def state(self) -> ServerState:
+        document = self._document()
+        if document is None:
+            return ServerState("absent")
+        server = _identity(document["server"])
+        guardian = _identity(document["supervisor"])
+        guarded = guardian is not None and processes.alive(guardian)
+        last_exit = document["last_exit"]
+        condition = document["state"]
+        if condition == "stopping":
+            condition = "running" if guarded else "stopped"
+        elif condition not in _ENDED and not guarded:
+            condition = "lost"
+        return ServerState(
+            condition=condition,
+            pid=server.pid if server is not None and processes.alive(server) else None,
+            started_at=document["started_at"],
+            restarts=document["restarts"],
+            crashes_in_a_row=document["crashes_in_a_row"],
+            last_exit=None if last_exit is None else f"{last_exit['text']} at {last_exit['at']}",
+            next_start_at=document["next_start_at"],
+        )
+
+    def activity(self) -> Activity:
+        document = self._document()
+        guardian = None if document is None else _identity(document["supervisor"])
+        if guardian is None:
+            return Activity(0.0, 0)
+        used = processes.usage(processes.descendants(guardian.pid))
+        return Activity(used.cpu_seconds, used.read_bytes)
+
+    def last_lines(self, count: int) -> list[str]:
+        lines: deque[str] = deque(maxlen=count)
+        pieces = [self._log.with_name(f"{self._log.name}.{number}") for number in range(LOG_PIECES, 0, -1)]
+        for piece in (*pieces, self._log):
+            with contextlib.suppress(FileNotFoundError), piece.open(encoding="utf-8", errors="replace") as stream:
+                lines.extend(line.rstrip("\n") for line in stream)
+        return list(lines)
+
+    def follow(self, count: int) -> Iterator[str]:
+        yield from self.last_lines(count)
+        position = self._log.stat().st_size if self._log.exists() else 0
+        inode = self._log.stat().st_ino if self._log.exists() else None
+        rest = ""
+        while True:
+            ended = self.state().condition in (*_ENDED, "absent")
+            with contextlib.suppress(FileNotFoundError), self._log.open(encoding="utf-8", errors="replace") as stream:
+                if inode is not None and os.fstat(stream.fileno()).st_ino == inode:
+                    stream.seek(position)
+                inode = os.fstat(stream.fileno()).st_ino
+                *lines, rest = (rest + stream.read()).split("\n")
+                position = stream.tell()
+                yield from lines
+            if ended:
+                return
+            time.sleep(0.3)
+
+    def _document(self) -> Any | None:
+        return read_json(self._directory / supervisor.STATE_FILE)
+
+    def _forget_last_run(self) -> None:
+        for name in (supervisor.STATE_FILE, supervisor.ACCEPTED_FILE):
+            with contextlib.suppress(FileNotFoundError):
+                (self._directory / name).unlink()
+
+    def _kill_session(self, document: dict[str, Any]) -> None:
+        """Where the supervisor was killed: end what is left of the server's session."""
+        server = _identity(document["server"])
+        if server is None or server.boot_id != processes.boot_id():
+            return
+        leader = processes.entry(server.pid)
+        if leader is not None and leader.start_ticks != server.start_ticks:
+            return  # the number belongs to another process now, so none of the old session is left
+        _kill(processes.session_members(server.pid))
+
+
+def _identity(document: Mapping[str, Any] | None) -> processes.ProcessIdentity | None:
+    return None if document is None else processes.ProcessIdentity(**document)
+
+
+def _kill(pids: Sequence[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    while any((found := processes.entry(pid)) is not None and found.state not in "ZX" for pid in pids):
+        time.sleep(0.02)

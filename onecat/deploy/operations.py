@@ -1,0 +1,264 @@
+"""`status`, `logs` and `down`: read and end what `up` has started."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from onecat.deploy.proxy import OwnNginx, find_nginx
+from onecat.deploy.readiness import healthy
+from onecat.deploy.releases import DeploymentStore, Release
+from onecat.deploy.rollout import DIAGNOSED_LINES, server_of
+from onecat.deploy.server import ServerState
+from onecat.deploy.supervisor import timestamp
+from onecat.errors import ExitCode, OnecatError
+from onecat.observe import diagnose
+from onecat.paths import Home
+
+STATUS_SCHEMA = "onecat.status/1"
+UP_SCHEMA = "onecat.up/1"
+# serving: healthy. unhealthy: its process runs and /health does not answer. restarting: crashed, starts again soon.
+# keeps-crashing: given up. lost: the supervisor is dead. proxy-down: the server is healthy, nginx is not.
+State = Literal[
+    "serving", "starting", "unhealthy", "restarting", "keeps-crashing", "lost", "proxy-down", "failed", "stopped"
+]
+
+
+@dataclass(frozen=True)
+class DeploymentStatus:
+    """How a deployment is.
+
+    endpoint: address for clients, without /v1; uptime_seconds: since the server's process started; cause: why it is
+    not serving, in words; next_steps: commands that lead on.
+    """
+
+    name: str
+    state: State
+    release: int | None = None
+    runtime: str | None = None
+    pid: int | None = None
+    container: str | None = None
+    health: str | None = None
+    model: str | None = None
+    endpoint: str | None = None
+    server: str | None = None
+    proxy_pid: int | None = None
+    uptime_seconds: float | None = None
+    restarts: int = 0
+    crashes_in_a_row: int = 0
+    last_exit: str | None = None
+    cause: str | None = None
+    next_steps: tuple[str, ...] = ()
+
+
+def deployments(home: Home) -> tuple[DeploymentStore, ...]:
+    """All deployments of this machine, by name."""
+    if not home.deployments.is_dir():
+        return ()
+    stores = (DeploymentStore(path) for path in sorted(home.deployments.iterdir()) if path.is_dir())
+    return tuple(store for store in stores if store.exists() or store.releases())
+
+
+def find_deployment(home: Home, name: str | None) -> DeploymentStore:
+    """The deployment called `name`, or the only one there is. Raises OnecatError."""
+    stores = deployments(home)
+    names = [store.name for store in stores]
+    if name is None and len(stores) == 1:
+        return stores[0]
+    if name is not None and name in names:
+        return stores[names.index(name)]
+    if not stores:
+        found = "nothing is deployed on this machine" if name is None else f"there is no deployment {name}"
+        raise OnecatError(found, where=str(home.deployments), next_steps=["onecat quickstart", "onecat init"])
+    if name is None:
+        raise OnecatError("there are several deployments", expected=f"one of: {', '.join(names)}")
+    raise OnecatError(f"there is no deployment {name}", expected=f"one of: {', '.join(names)}")
+
+
+def current_release(home: Home, name: str) -> Release | None:
+    """The release of deployment `name` that serves or should serve."""
+    return DeploymentStore(home.deployments / name).current()
+
+
+def status(store: DeploymentStore) -> DeploymentStatus:
+    """How the deployment is now. Raises OnecatError when its Docker daemon cannot be reached."""
+    current = store.current()
+    latest = store.latest()
+    if current is None:
+        return _without_current(store.name, latest)
+    server = server_of(current)
+    seen = server.state()
+    health = healthy(current.server_url) if seen.condition == "running" else False
+    proxy_pid = _proxy_pid(store) if current.proxied else None
+    proxy_works = not current.proxied or (proxy_pid is not None and (not health or healthy(current.endpoint)))
+    state = _state(seen, health, proxy_works)
+    return DeploymentStatus(
+        name=store.name,
+        state=state,
+        release=current.number,
+        runtime=current.runtime,
+        pid=seen.pid,
+        container=current.container,
+        health="ok" if health else "not answering",
+        model=current.model,
+        endpoint=current.endpoint,
+        server=current.server_url,
+        proxy_pid=proxy_pid,
+        uptime_seconds=_uptime(seen),
+        restarts=seen.restarts,
+        crashes_in_a_row=seen.crashes_in_a_row,
+        last_exit=seen.last_exit,
+        cause=_cause(state, seen, server.last_lines(DIAGNOSED_LINES) if state != "serving" else []),
+        next_steps=_next_steps(state, store.name),
+    )
+
+
+def _without_current(name: str, latest: Release | None) -> DeploymentStatus:
+    if latest is None or latest.outcome in ("stopped", "interrupted"):
+        return DeploymentStatus(name, "stopped", next_steps=("onecat up",))
+    common: dict[str, Any] = {
+        "name": name,
+        "release": latest.number,
+        "runtime": latest.runtime,
+        "model": latest.model,
+        "container": latest.container,
+    }
+    if latest.outcome == "starting":
+        seen = server_of(latest).state()
+        return DeploymentStatus(
+            state="starting",
+            pid=seen.pid,
+            uptime_seconds=_uptime(seen),
+            cause="an onecat up is not finished with it, or was ended before it was",
+            next_steps=("onecat up",),
+            **common,
+        )
+    return DeploymentStatus(
+        state="failed", cause=latest.cause, next_steps=(f"onecat logs {name}", "onecat up"), **common
+    )
+
+
+def _state(seen: ServerState, health: bool, proxy_works: bool) -> State:
+    if seen.condition == "running":
+        if not health:
+            return "unhealthy"
+        return "serving" if proxy_works else "proxy-down"
+    states: dict[str, State] = {
+        "starting": "starting",
+        "backing-off": "restarting",
+        "keeps-crashing": "keeps-crashing",
+        "lost": "lost",
+    }
+    return states.get(seen.condition, "stopped")
+
+
+def _cause(state: State, seen: ServerState, lines: list[str]) -> str | None:
+    """Why it is not serving: a cause from its log where there is one, before the plain facts."""
+    if state == "serving":
+        return None
+    facts = {
+        "lost": "the supervisor was killed, so nothing looks after the server"
+        + ("" if seen.pid is None else f", which still runs (pid {seen.pid})"),
+        "proxy-down": "the server is healthy, and nginx before it does not pass requests on",
+        "unhealthy": "its process runs and /health does not answer (it may still be loading after a restart)",
+    }.get(state)
+    if facts is not None:
+        return facts
+    diagnoses = diagnose(lines)
+    told = seen.last_exit and f"the server {seen.last_exit}"
+    parts = [part for part in (diagnoses[0].cause if diagnoses else None, told) if part]
+    return " ".join(part if part.endswith(".") else f"{part}." for part in parts) or None
+
+
+def _next_steps(state: State, name: str) -> tuple[str, ...]:
+    if state == "serving":
+        return ()
+    if state in ("starting", "restarting", "unhealthy"):
+        return (f"onecat logs {name} -f",)
+    return (f"onecat logs {name}", "onecat up")
+
+
+def _uptime(seen: ServerState) -> float | None:
+    if seen.started_at is None or seen.pid is None:
+        return None
+    # Docker writes nanoseconds, which datetime does not read.
+    started = datetime.datetime.strptime(seen.started_at[:19], "%Y-%m-%dT%H:%M:%S").replace(
+        tzinfo=datetime.timezone.utc
+    )
+    return round(max(0.0, time.time() - started.timestamp()), 1)
+
+
+def _proxy_pid(store: DeploymentStore) -> int | None:
+    return OwnNginx(store.proxy_directory, find_nginx() or "nginx").pid()
+
+
+def _shown(store: DeploymentStore) -> Release:
+    release = store.current() or store.latest()
+    if release is None:
+        raise OnecatError(f"deployment {store.name} has no release yet", next_steps=["onecat up"])
+    return release
+
+
+def last_lines(store: DeploymentStore, count: int) -> list[str]:
+    """The last lines of the log of the current release, or of the newest where none is current."""
+    return server_of(_shown(store)).last_lines(count)
+
+
+def follow_log(store: DeploymentStore, count: int) -> Iterator[str]:
+    """The last lines of that log, then new ones as they come; ends when the server is gone for good."""
+    return server_of(_shown(store)).follow(count)
+
+
+def down(store: DeploymentStore, report: Callable[[str], None] = lambda text: None) -> bool:
+    """Stop the deployment: nginx, the server and everything it has started. False when nothing ran."""
+    with store.lock("onecat down"):
+        stopped = False
+        proxy = OwnNginx(store.proxy_directory, find_nginx() or "nginx")
+        if proxy.pid() is not None:
+            report("stopping nginx")
+            proxy.stop()
+            stopped = True
+        for release in store.releases():
+            if release.outcome not in ("serving", "starting"):
+                continue
+            server = server_of(release)
+            if server.state().condition not in ("absent", "stopped", "keeps-crashing", "exited"):
+                report(f"stopping release {release.number}")
+                stopped = True
+            server.stop()
+            store.end(release, "stopped")
+        store.set_current(None)
+        return stopped
+
+
+def status_document(statuses: list[DeploymentStatus]) -> dict[str, Any]:
+    """Statuses as the `onecat.status/1` document."""
+    return {"schema": STATUS_SCHEMA, "deployments": [asdict(status) for status in statuses]}
+
+
+def up_document(release: Release, changed: bool) -> dict[str, Any]:
+    """A release as the `onecat.up/1` document. changed: whether `up` had to do anything."""
+    return {
+        "schema": UP_SCHEMA,
+        "deployment": release.deployment,
+        "release": release.number,
+        "directory": str(release.directory),
+        "changed": changed,
+        "runtime": release.runtime,
+        "container": release.container,
+        "model": release.model,
+        "endpoint": release.endpoint,
+        "base_url": f"{release.endpoint}/v1",
+        "server": release.server_url,
+        "proxied": release.proxied,
+        "protected": release.protected,
+        "time": timestamp(time.time()),
+    }
+
+
+def unhealthy_exit(statuses: list[DeploymentStatus]) -> ExitCode:
+    """FINE when every deployment serves, else NO."""
+    return ExitCode.FINE if all(status.state == "serving" for status in statuses) else ExitCode.NO

@@ -1,0 +1,129 @@
+"""What can be known to be wrong before anything is changed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+from pathlib import Path
+
+from onecat.deploy.server import Secret
+from onecat.errors import ExitCode, OnecatError
+from onecat.planner.records import Plan
+
+# Logs of one release (onecat.deploy.native: 4 pieces of 16 MiB) and some room for state.
+LEAST_FREE_BYTES = 96 * 1024 * 1024
+
+
+def check_plan(plan: Plan) -> None:
+    """Raises OnecatError when the engine is known to refuse this plan."""
+    if plan.refusals:
+        first = plan.refusals[0]
+        raise OnecatError(
+            f"the engine would refuse this: {first.why}",
+            next_steps=[step for refusal in plan.refusals for step in refusal.fix],
+            details=[f"{refusal.code}: {refusal.why}" for refusal in plan.refusals[1:]],
+            code=ExitCode.NO,
+        )
+
+
+def check_model(directory: Path) -> None:
+    """Raises OnecatError when the model directory is missing or a file in it is unfit."""
+    from onecat.checkpoints import inspect
+
+    problems = inspect(directory).problems
+    if problems:
+        first = problems[0]
+        raise OnecatError(
+            f"the model cannot be served: {Path(first.where).name} {first.text}",
+            where=first.where,
+            details=[f"{problem.where} {problem.text}" for problem in problems[1:]],
+            next_steps=list(dict.fromkeys(problem.fix for problem in problems)),
+            code=ExitCode.USAGE,
+        )
+
+
+def check_readable_in_container(directory: Path, user: tuple[int, int]) -> None:
+    """Raises OnecatError when the container's user could not read a file of the model."""
+    for path in (directory, *sorted(directory.iterdir())):
+        found = path.stat()
+        needed = 0o5 if path.is_dir() else 0o4
+        shift = 6 if found.st_uid == user[0] else 3 if found.st_gid == user[1] else 0
+        if (found.st_mode >> shift) & needed != needed:
+            raise OnecatError(
+                f"the server in the container runs as user {user[0]} and could not read {path.name}",
+                where=str(path),
+                expected="files that this user may read",
+                next_steps=[f"chmod -R a+rX {directory}"],
+                code=ExitCode.USAGE,
+            )
+
+
+def check_port(host: str, port: int, key: str) -> None:
+    """Raises OnecatError when host:port cannot be listened on. key: the setting to change, as in onecat.yaml."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except socket.gaierror as error:
+            raise OnecatError(f"the address {host} is unknown: {error.strerror}", where=key) from error
+        except OSError as error:
+            raise _port_error(error, host, port, key) from error
+
+
+def _port_error(error: OSError, host: str, port: int, key: str) -> OnecatError:
+    if error.errno == errno.EACCES:
+        found, steps = f"port {port} needs root", [f"set {key} in onecat.yaml to a port above 1023"]
+    elif error.errno == errno.EADDRNOTAVAIL:
+        found, steps = f"this machine has no address {host}", [f"set {key} in onecat.yaml to one it has: ip address"]
+    else:
+        found = f"port {port} is in use"
+        steps = [f"find who listens there: ss -ltnp 'sport = :{port}'", f"stop it, or set another {key} in onecat.yaml"]
+    return OnecatError(
+        found, expected="a free port", where=f"{host}:{port} ({key})", next_steps=steps, code=ExitCode.ROLLED_BACK
+    )
+
+
+def check_disk(directory: Path) -> None:
+    """Raises OnecatError when there is no room for a release and its logs."""
+    existing = directory
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    if free < LEAST_FREE_BYTES:
+        raise OnecatError(
+            f"the disk is full: {free // 2**20} MiB are free",
+            expected=f"{LEAST_FREE_BYTES // 2**20} MiB for the release and its logs",
+            where=str(existing),
+            next_steps=["free some space", "or set ONECAT_HOME to a directory on a larger disk"],
+            code=ExitCode.ROLLED_BACK,
+        )
+    if not os.access(existing, os.W_OK):
+        raise OnecatError(
+            "onecat may not write to its own directory",
+            where=str(existing),
+            next_steps=["check its owner and mode, or set ONECAT_HOME to a directory of yours"],
+            code=ExitCode.USAGE,
+        )
+
+
+def read_secret(secret: Secret | None) -> str | None:
+    """The API key, or None when none is configured. Raises OnecatError when it cannot be had or is empty."""
+    if secret is None:
+        return None
+    if secret.env is not None:
+        value = os.environ.get(secret.env, "").strip()
+        where, step = f"environment variable {secret.env}", f"export {secret.env}=... before onecat up"
+    else:
+        assert secret.file is not None
+        where, step = secret.file, f"write the key into {secret.file} and make it readable for you alone: chmod 600"
+        try:
+            value = Path(secret.file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text"
+            raise OnecatError(f"the API key cannot be read: {reason}", where=where, next_steps=[step]) from error
+    if not value:
+        raise OnecatError("the API key is empty", where=where, next_steps=[step])
+    return value

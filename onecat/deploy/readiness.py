@@ -1,0 +1,105 @@
+"""Waiting for a server to be ready, with no fixed limit: only silence ends the wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from onecat.deploy.server import Activity, Server
+from onecat.observe.diagnosis import plain
+
+# A waiting process wakes up now and then: less than this share of one core counts as no CPU use.
+IDLE_CPU_SHARE = 0.01
+_POLL_SECONDS = 0.5
+_LINES_LOOKED_AT = 400
+
+
+@dataclass
+class SilenceWatch:
+    """Decides whether a starting server still does something.
+
+    It does when its log grew, when it read from disks, or when it used more than IDLE_CPU_SHARE of one core since it
+    last did something.
+
+    Parameters:
+        limit: seconds without any of these after which it counts as hung.
+    """
+
+    limit: float
+    _since: float | None = None
+    _activity: Activity = Activity(0.0, 0)
+    _log_mark: int = 0
+
+    def silent(self, now: float, activity: Activity, log_mark: int) -> bool:
+        """Look once. now: seconds of a monotonic clock; log_mark: any number that changes when the log grows."""
+        before = self._activity
+        if self._since is None or log_mark != self._log_mark or activity.read_bytes != before.read_bytes:
+            return self._mark(now, activity, log_mark)
+        used = activity.cpu_seconds - before.cpu_seconds
+        if used < 0 or used > IDLE_CPU_SHARE * max(now - self._since, 1.0):
+            return self._mark(now, activity, log_mark)
+        return now - self._since >= self.limit
+
+    def _mark(self, now: float, activity: Activity, log_mark: int) -> bool:
+        self._since, self._activity, self._log_mark = now, activity, log_mark
+        return False
+
+
+class NotReady(Exception):
+    """The server did not become ready. reason: one sentence."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def healthy(url: str, timeout: float = 2.0) -> bool:
+    """Whether GET {url}/health answers 200."""
+    import httpx
+
+    try:
+        # trust_env=False: a proxy configured for the internet must not stand between us and our own server.
+        return httpx.get(f"{url}/health", timeout=timeout, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def wait_until_ready(server: Server, url: str, silence_seconds: float, report: Callable[[str], None]) -> float:
+    """Wait until {url}/health answers 200 while telling the phases read from the log.
+
+    Returns the seconds it took. Raises NotReady when the server ended or was silent for `silence_seconds`.
+    """
+    began = time.monotonic()
+    watch = SilenceWatch(silence_seconds)
+    told: str | None = None
+    while True:
+        state = server.state()
+        if state.condition not in ("starting", "running"):
+            raise NotReady(f"the server {_told_exit(state.last_exit)}")
+        # Our own questions for /health show in the access log and are no sign of life.
+        lines = [line for line in server.last_lines(_LINES_LOOKED_AT) if "/health" not in line]
+        phase = current_phase(lines)
+        if phase is not None and phase != told:
+            told = phase
+            report(f"{phase} ({time.monotonic() - began:.0f} s)")
+        if healthy(url):
+            return time.monotonic() - began
+        if watch.silent(time.monotonic(), server.activity(), hash(tuple(lines))):
+            raise NotReady(f"no log line, no disk read and no CPU use for {silence_seconds:.0f} s: it hangs")
+        time.sleep(_POLL_SECONDS)
+
+
+def current_phase(lines: list[str]) -> str | None:
+    """The phase that the last telling log line stands for, in words."""
+    from onecat.engines import phase_of
+
+    for line in reversed(lines):
+        phase = phase_of(plain(line))
+        if phase is not None:
+            return str(getattr(phase, "title", phase))
+    return None
+
+
+def _told_exit(last_exit: str | None) -> str:
+    return last_exit or "is not running"

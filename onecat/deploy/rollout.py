@@ -1,0 +1,505 @@
+"""`up`: from a plan to a release that answers well, or back to where we were."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from onecat.config.schema import Deployment, Profile
+from onecat.deploy import preflight, units
+from onecat.deploy.container import (
+    ContainerServer,
+    ContainerSpec,
+    container_user,
+    image_present,
+    labels,
+    missing_image,
+)
+from onecat.deploy.files import write_atomically, write_json
+from onecat.deploy.native import STOP_SECONDS, NativeServer, launch_document
+from onecat.deploy.proxy import OwnNginx, Site, find_nginx, site_of, write_files
+from onecat.deploy.readiness import NotReady, healthy, wait_until_ready
+from onecat.deploy.releases import DeploymentStore, Release, reachable
+from onecat.deploy.server import Secret, Server
+from onecat.deploy.smoke import SmokeFailure, run_smoke_test
+from onecat.deploy.supervisor import timestamp
+from onecat.errors import ExitCode, OnecatError
+from onecat.observe import diagnose
+from onecat.paths import Home
+from onecat.planner.records import Plan, to_json
+
+DIAGNOSED_LINES = 2000
+# Conditions of a server that runs, or would run again by itself.
+RUNNING = ("starting", "running", "backing-off", "lost")
+_PROXY_SECONDS = 10.0
+
+
+class Launcher(Protocol):
+    """Knows how the engine of a native runtime is called (`onecat.images.NativeRuntime`)."""
+
+    def serve_argv(self, server_args: Sequence[str]) -> list[str]:
+        """The whole command line for the words after `vllm serve`."""
+
+
+@dataclass(frozen=True)
+class _Rollout:
+    """What one `up` works with."""
+
+    deployment: Deployment
+    profile: Profile
+    plan: Plan
+    argv: tuple[str, ...]
+    site: Site | None
+    nginx: str | None
+    secret: Secret | None
+    docker_host: str | None
+    fingerprint: str
+    store: DeploymentStore
+    report: Callable[[str], None]
+
+    @property
+    def proxied(self) -> bool:
+        return self.site is not None and self.nginx is not None
+
+    @property
+    def endpoint(self) -> str:
+        if self.proxied and self.site is not None:
+            return self.site.endpoint
+        return f"http://{reachable(self.plan.host)}:{self.plan.port}"
+
+
+def server_of(release: Release) -> Server:
+    """The server of a release, to watch or stop."""
+    if release.runtime == "container":
+        return ContainerServer(release.directory, release.docker_host)
+    return NativeServer(release.directory)
+
+
+def up(
+    deployment: Deployment,
+    profile: Profile,
+    plan: Plan,
+    launcher: Launcher | None,
+    home: Home,
+    report: Callable[[str], None] = lambda text: None,
+    docker_host: str | None = None,
+) -> Release:
+    """Make the planned server run, answer well, and be reachable; returns its release.
+
+    Where the same plan already runs and is healthy nothing is changed. A running release with another plan is stopped
+    for the new one and started again when the new one fails.
+
+    Parameters:
+        launcher: the native runtime; None for a container.
+        report: receives one line for each step, for a person.
+        docker_host: address of the Docker daemon; None for the environment's.
+
+    Raises OnecatError: before anything is changed for what can be known beforehand; with code ROLLED_BACK and the
+    cause from the log when the start failed and the state before is restored; NEEDS_PERSON when it could not be.
+    KeyboardInterrupt passes through after what was started has been stopped.
+    """
+    rollout = _rollout(deployment, profile, plan, launcher, home, report, docker_host)
+    _preflight(rollout, home)
+    with rollout.store.lock("onecat up"):
+        _end_unattended(rollout)
+        current = rollout.store.current()
+        if current is not None and _unchanged(rollout, current):
+            report(f"release {current.number} already serves this plan and is healthy: nothing to do")
+            return current
+        return _replace(rollout, current)
+
+
+def _rollout(
+    deployment: Deployment,
+    profile: Profile,
+    plan: Plan,
+    launcher: Launcher | None,
+    home: Home,
+    report: Callable[[str], None],
+    docker_host: str | None,
+) -> _Rollout:
+    if deployment.hosts != ("local",):
+        raise OnecatError(
+            f"hosts: {', '.join(deployment.hosts)}",
+            expected="hosts: [local]; this version deploys on this machine only",
+            next_steps=["set hosts: [local] in onecat.yaml and run onecat on that host"],
+        )
+    if plan.runtime == "native" and launcher is None:
+        raise OnecatError(
+            f"there is no native runtime for profile {profile.name}",
+            next_steps=[f"onecat build --profile {profile.name} --runtime native"],
+            code=ExitCode.ROLLED_BACK,
+        )
+    argv = tuple(launcher.serve_argv(plan.server_args)) if launcher is not None else plan.server_args
+    configured = deployment.secrets.api_key
+    secret = None
+    if configured is not None:
+        file = None if configured.file is None else str(Path(configured.file).expanduser().absolute())
+        secret = Secret(file=file, env=configured.env)
+    site = site_of(deployment, plan.host, plan.port) if deployment.proxy.kind == "nginx" else None
+    nginx = find_nginx() if site is not None else None
+    return _Rollout(
+        deployment=deployment,
+        profile=profile,
+        plan=plan,
+        argv=argv,
+        site=site,
+        nginx=nginx,
+        secret=secret,
+        docker_host=docker_host or os.environ.get("DOCKER_HOST"),
+        fingerprint=fingerprint(deployment, plan, argv, nginx is not None),
+        store=DeploymentStore(home.deployments / deployment.name),
+        report=report,
+    )
+
+
+def fingerprint(deployment: Deployment, plan: Plan, argv: Sequence[str], proxied: bool) -> str:
+    """A hash of all that decides how the server runs, the model's files (size and time) among it; 12 hex digits."""
+    directory = Path(plan.model_directory)
+    files = sorted(directory.iterdir()) if directory.is_dir() else []
+    decisive = {
+        "argv": list(argv),
+        "plan": {
+            name: value
+            for name, value in to_json(plan).items()
+            if name in ("engine", "engine_version", "runtime", "host", "port", "env", "container", "served_name")
+        },
+        "proxy": [deployment.proxy.model_dump(), proxied],
+        "restart": deployment.restart.model_dump(),
+        "secrets": deployment.secrets.model_dump(),
+        "model": [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files if path.is_file()],
+    }
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
+
+
+# --- before anything changes ------------------------------------------------------------------------------------------
+
+
+def _preflight(rollout: _Rollout, home: Home) -> None:
+    plan = rollout.plan
+    preflight.check_plan(plan)
+    model = Path(plan.model_directory)
+    preflight.check_model(model)
+    preflight.read_secret(rollout.secret)
+    preflight.check_disk(home.deployments)
+    if plan.runtime == "native":
+        program = Path(rollout.argv[0])
+        if program.is_absolute() and not os.access(program, os.X_OK):
+            raise OnecatError(
+                "the native runtime is incomplete",
+                where=str(program),
+                next_steps=[f"onecat build --profile {rollout.profile.name} --runtime native"],
+                code=ExitCode.ROLLED_BACK,
+            )
+    else:
+        assert plan.container is not None
+        if not image_present(rollout.docker_host, plan.container.image):
+            raise missing_image(plan.container.image, rollout.profile.name)
+        preflight.check_readable_in_container(model, _container_user(model))
+    current = rollout.store.current() or _unattended(rollout.store)
+    # The ports of our own running release are ours to take over.
+    server_runs = current is not None and server_of(current).state().condition in RUNNING
+    if current is None or not server_runs or (current.host, current.port) != (plan.host, plan.port):
+        preflight.check_port(plan.host, plan.port, "port")
+    if rollout.site is not None and rollout.proxied:
+        ours = current is not None and current.proxied and current.endpoint == rollout.site.endpoint
+        if not (ours and _own_nginx(rollout).pid() is not None):
+            host, _, port = rollout.site.listen.rpartition(":")
+            preflight.check_port(host.strip("[]"), int(port), "proxy.listen")
+
+
+def _container_user(model: Path) -> tuple[int, int]:
+    owner = model.stat()
+    return container_user((os.getuid(), os.getgid()), (owner.st_uid, owner.st_gid))
+
+
+def _own_nginx(rollout: _Rollout) -> OwnNginx:
+    assert rollout.nginx is not None
+    return OwnNginx(rollout.store.proxy_directory, rollout.nginx)
+
+
+def _unattended(store: DeploymentStore) -> Release | None:
+    """A release that an `up` started and did not live to accept."""
+    latest = store.latest()
+    return latest if latest is not None and latest.outcome == "starting" else None
+
+
+def _end_unattended(rollout: _Rollout) -> None:
+    left = _unattended(rollout.store)
+    if left is not None:
+        rollout.report(f"stopping release {left.number}, whose onecat up was ended before it was ready")
+        server_of(left).stop()
+        rollout.store.end(left, "interrupted")
+
+
+def _unchanged(rollout: _Rollout, current: Release) -> bool:
+    if current.fingerprint != rollout.fingerprint or current.outcome != "serving":
+        return False
+    if server_of(current).state().condition != "running" or not healthy(current.server_url):
+        return False
+    return not current.proxied or (_own_nginx(rollout).pid() is not None and healthy(current.endpoint))
+
+
+# --- the change -------------------------------------------------------------------------------------------------------
+
+
+def _replace(rollout: _Rollout, current: Release | None) -> Release:
+    release, server = _render(rollout)
+    report = rollout.report
+    was_running = current is not None and server_of(current).state().condition in RUNNING
+    accepted = False
+    try:
+        if current is not None and was_running:
+            report(f"stopping release {current.number}")
+            server_of(current).stop()
+        report(
+            f"starting release {release.number}: {rollout.plan.engine} {rollout.plan.engine_version}, natively"
+            if release.runtime == "native"
+            else f"starting release {release.number} in container {release.container}"
+        )
+        server.start()
+        seconds = wait_until_ready(server, release.server_url, rollout.deployment.start.silence_seconds, report)
+        report(f"ready after {seconds:.0f} s; asking it a question")
+        _smoke(rollout, release)
+        if rollout.proxied:
+            _start_proxy(rollout, release)
+        server.accept()
+        release = rollout.store.end(release, "serving")
+        rollout.store.set_current(release.number)
+        accepted = True
+        if current is not None:
+            rollout.store.end(current, "stopped")
+        rollout.store.prune()
+    except KeyboardInterrupt:
+        if accepted:
+            report(f"interrupted; release {release.number} already serves and stays")
+            raise
+        report(f"interrupted: stopping release {release.number}")
+        server.stop()
+        rollout.store.end(release, "interrupted")
+        _restore(rollout, current if was_running else None)
+        raise
+    except (NotReady, SmokeFailure, OnecatError, OSError) as failure:
+        error = _failure(rollout, release, server, failure)
+        server.stop()
+        with contextlib.suppress(OSError):  # a full disk: the message below matters more than this note
+            rollout.store.end(release, "failed", error.found)
+        _restore(rollout, current if was_running else None, error)
+        raise error from failure
+    return release
+
+
+def _render(rollout: _Rollout) -> tuple[Release, Server]:
+    """Write everything the release consists of; nothing runs yet. A failure leaves no directory behind."""
+    number, directory = rollout.store.new_directory()
+    try:
+        return _rendered(rollout, number, directory)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def _rendered(rollout: _Rollout, number: int, directory: Path) -> tuple[Release, Server]:
+    plan, deployment = rollout.plan, rollout.deployment
+    container = f"onecat-{deployment.name}-{number:04d}" if plan.runtime == "container" else None
+    release = Release(
+        deployment=deployment.name,
+        number=number,
+        directory=directory,
+        runtime=plan.runtime,
+        profile=rollout.profile.name,
+        model=plan.served_name,
+        host=plan.host,
+        port=plan.port,
+        endpoint=rollout.endpoint,
+        proxied=rollout.proxied,
+        protected=rollout.secret is not None,
+        fingerprint=rollout.fingerprint,
+        created_at=timestamp(time.time()),
+        container=container,
+        docker_host=rollout.docker_host if container else None,
+    )
+    write_json(directory / "plan.json", to_json(plan))
+    server: Server
+    spec: ContainerSpec | None = None
+    if container is not None:
+        spec = _container_spec(rollout, release, container)
+        server = ContainerServer.prepare(directory, spec, rollout.docker_host)
+    else:
+        launch = launch_document(rollout.argv, dict(plan.env), deployment.restart, rollout.secret)
+        server = NativeServer.prepare(directory, launch)
+    _render_unit(rollout, release, spec)
+    if rollout.site is not None:
+        write_files(directory / "nginx", rollout.site, rollout.nginx)
+        if rollout.nginx is None:
+            rollout.report(f"nginx is not installed: serving directly at {release.endpoint}; its files are not checked")
+        else:
+            OwnNginx(directory / "nginx", rollout.nginx).check()
+    rollout.store.save(release)
+    return release, server
+
+
+def _container_spec(rollout: _Rollout, release: Release, name: str) -> ContainerSpec:
+    plan = rollout.plan
+    assert plan.container is not None
+    model = Path(plan.model_directory)
+    user = _container_user(model)
+    key = preflight.read_secret(rollout.secret)
+    secret_file = None
+    if key is not None:
+        # A copy that the container's user may read; removed with the release.
+        secret_file = release.directory / "secrets" / "api_key"
+        secret_file.parent.mkdir(mode=0o700)
+        write_atomically(secret_file, key, 0o400)
+        if os.getuid() == 0:
+            os.chown(secret_file, *user)
+    return ContainerSpec(
+        name=name,
+        image=plan.container.image,
+        command=plan.server_args,
+        env=dict(plan.env),
+        model_directory=str(model),
+        model_mount=plan.container.model_mount,
+        host=plan.host,
+        port=plan.port,
+        shm_bytes=plan.container.shm_bytes,
+        gpus=plan.container.gpus,
+        user=f"{user[0]}:{user[1]}",
+        max_crashes=rollout.deployment.restart.max_crashes,
+        secret_file=None if secret_file is None else str(secret_file),
+        labels=labels(release.deployment, release.number, release.profile, release.fingerprint),
+    )
+
+
+def _render_unit(rollout: _Rollout, release: Release, spec: ContainerSpec | None) -> None:
+    restart = rollout.deployment.restart
+    directory = release.directory / "systemd"
+    if rollout.secret is not None and rollout.secret.file is None:
+        rollout.report("no systemd unit is written: an API key from the environment has no place in one; use a file")
+        return
+    if spec is not None:
+        text = units.container_unit(
+            release.number, release.deployment, spec, release.server_url, restart, rollout.docker_host
+        )
+    else:
+        text = units.native_unit(
+            release.deployment,
+            release.number,
+            rollout.argv,
+            dict(rollout.plan.env),
+            rollout.secret.file if rollout.secret else None,
+            release.server_url,
+            restart,
+            STOP_SECONDS,
+            rollout.store.directory / "unit-home",
+        )
+    directory.mkdir(mode=0o700)
+    path = directory / f"onecat-{release.deployment}.service"
+    write_atomically(path, text, 0o644)
+    objections = units.verify(path)
+    if objections:
+        rollout.report(f"systemd-analyze objects to {path}: {'; '.join(objections)}")
+
+
+def _smoke(rollout: _Rollout, release: Release) -> None:
+    start = rollout.deployment.start
+    answer = run_smoke_test(
+        release.server_url,
+        rollout.plan.served_name,
+        rollout.deployment.smoke,
+        start.allow_repeated_token,
+        preflight.read_secret(rollout.secret),
+        start.silence_seconds,
+    )
+    rollout.report(f"it answered {len(answer.tokens)} tokens in {answer.seconds:.1f} s")
+
+
+def _start_proxy(rollout: _Rollout, release: Release) -> None:
+    nginx = _own_nginx(rollout)
+    nginx.install(release.directory / "nginx")
+    nginx.start_or_reload()
+    limit = time.monotonic() + _PROXY_SECONDS
+    while not healthy(release.endpoint):
+        if time.monotonic() > limit:
+            raise OnecatError(
+                f"nginx does not pass requests on at {release.endpoint}",
+                where=str(rollout.store.proxy_directory / "logs" / "error.log"),
+                next_steps=["read nginx's error log there"],
+                code=ExitCode.ROLLED_BACK,
+            )
+        time.sleep(0.1)
+    rollout.report(f"nginx answers at {release.endpoint}")
+
+
+# --- the way back -----------------------------------------------------------------------------------------------------
+
+
+def _failure(rollout: _Rollout, release: Release, server: Server, failure: Exception) -> OnecatError:
+    """What to tell about a failed start: the cause read from the log, else what was seen last."""
+    if isinstance(failure, OnecatError):
+        return failure
+    if isinstance(failure, OSError):
+        place = str(failure.filename) if failure.filename else None
+        return OnecatError(failure.strerror or str(failure), where=place, code=ExitCode.ROLLED_BACK)
+    reason = getattr(failure, "reason", str(failure))
+    lines = server.last_lines(DIAGNOSED_LINES)
+    diagnoses = diagnose(lines)
+    log = f"onecat logs {release.deployment}"
+    if not diagnoses:
+        return OnecatError(
+            f"the server did not start well: {reason}",
+            where=str(release.directory),
+            details=[line[:300] for line in lines[-5:]],
+            next_steps=[f"read its log: {log} --lines 200"],
+            code=ExitCode.ROLLED_BACK,
+        )
+    first = diagnoses[0]
+    return OnecatError(
+        f"the server did not start well: {first.cause}",
+        where=str(release.directory),
+        details=[f"{reason}", *(evidence.text[:300] for evidence in first.evidence[:2])],
+        next_steps=[*first.fix, f"the whole log: {log} --lines 200"],
+        code=ExitCode.ROLLED_BACK,
+    )
+
+
+def _restore(rollout: _Rollout, previous: Release | None, error: OnecatError | None = None) -> None:
+    """Start the release that ran before; it was accepted once, so being healthy is enough. Raises OnecatError."""
+    if previous is None:
+        if rollout.store.current() is None and rollout.proxied:
+            _own_nginx(rollout).stop()
+        return
+    rollout.report(f"starting release {previous.number} again")
+    server = server_of(previous)
+    try:
+        server.start()
+        wait_until_ready(server, previous.server_url, rollout.deployment.start.silence_seconds, rollout.report)
+        server.accept()
+        if previous.proxied and rollout.nginx is not None:
+            _start_proxy(rollout, previous)
+    except (NotReady, OnecatError) as failure:
+        cause = getattr(failure, "reason", str(failure))
+        found = error.found if error is not None else "interrupted"
+        raise OnecatError(
+            f"{found}; and release {previous.number} could not be started again: {cause}",
+            where=str(previous.directory),
+            details=error.details if error is not None else (),
+            next_steps=[f"onecat logs {previous.deployment} --lines 200", "onecat up"],
+            code=ExitCode.NEEDS_PERSON,
+        ) from failure
+    rollout.report(f"release {previous.number} serves again")
+
+
+def dry_run(deployment: Deployment, plan: Plan, launcher: Launcher | None) -> dict[str, Any]:
+    """What `up` would start, without touching anything: the command line and the proxy's site."""
+    argv = list(launcher.serve_argv(plan.server_args)) if launcher is not None else list(plan.server_args)
+    site = site_of(deployment, plan.host, plan.port) if deployment.proxy.kind == "nginx" else None
+    return {"argv": argv, "plan": to_json(plan), "site": site and asdict(site)}
