@@ -33,6 +33,7 @@ class OperatingSystem:
     pretty_name: str | None = None
     kernel: str | None = None
     architecture: str | None = None
+    libc: str | None = None
     container: bool | None = None
     init: str | None = None
     python: str | None = None
@@ -76,6 +77,7 @@ class Docker:
     """The Docker daemon as seen from the user that probes.
 
     state: `absent` no client and no socket; `unreachable` nothing answers; `forbidden` the socket refuses this user.
+    socket: the address that was asked, as unix:///var/run/docker.sock.
     """
 
     state: Literal["absent", "unreachable", "forbidden", "reachable"]
@@ -111,8 +113,11 @@ class PciDevice:
 
 @dataclass(frozen=True)
 class Gpu:
+    """A GPU as NVML reports it. `error` is set when the driver lists it and cannot open it: all else is unknown then."""
+
     index: int
     name: str
+    error: str | None = None
     uuid: str | None = None
     pci_address: str | None = None
     compute_capability: str | None = None
@@ -146,9 +151,13 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Nvidia:
-    """NVIDIA driver and GPUs. `nvml_error` is set when the library is there and refuses to work."""
+    """NVIDIA driver and GPUs. `nvml_error` is set when the library is there and refuses to work.
+
+    library_version: of the user-space library by its file name, known also when NVML refuses to work.
+    """
 
     driver_version: str | None = None
+    library_version: str | None = None
     kernel_module_version: str | None = None
     kernel_module_open: bool | None = None
     cuda_driver_version: str | None = None
