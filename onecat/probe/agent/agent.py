@@ -8,6 +8,10 @@ doing. All sources run at the same time, so the whole probe takes as long as the
 onecat.probe.collect puts the packed text of pynvml (NVIDIA's NVML bindings) before this program as PYNVML_PACKED.
 """
 
+# os.path spares every host the import of pathlib; one broken source must not cost the others.
+# ruff: noqa: PTH100, PTH110, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
 import argparse
 import base64
 import errno
@@ -106,7 +110,7 @@ def as_int(text):
         return None
 
 
-# --- sources: each takes the machine and an `emit` function, and emits parts of the document ---------------------------
+# --- sources: each takes the machine and an `emit` function, and emits parts of the document -------------------------
 
 
 def operating_system(machine, emit):
@@ -126,7 +130,7 @@ def operating_system(machine, emit):
             "libc": libc_version() if machine.is_running else None,
             "container": in_container(machine),
             "init": machine.read_or_none("/proc/1/comm"),
-            "python": "%d.%d.%d" % sys.version_info[:3],
+            "python": ".".join(map(str, sys.version_info[:3])),
         }
     )
     if not text:
@@ -281,8 +285,9 @@ def docker(machine, emit):
                 has_client = machine.find_program("docker") is not None
                 facts["state"] = "unreachable" if has_client else "absent"
                 facts["error"] = place + " does not exist"
-                return emit(docker=facts)
-            connection = UnixConnection(place, machine.timeout)
+                emit(docker=facts)
+                return
+            connection = UnixConnection(place, machine.timeout)  # type: http.client.HTTPConnection
         elif scheme == "tcp" and not os.environ.get("DOCKER_TLS_VERIFY"):
             connection = http.client.HTTPConnection(place, timeout=machine.timeout)
         else:
@@ -291,10 +296,12 @@ def docker(machine, emit):
         info = docker_get(connection, "/info")
     except PermissionError as error:
         facts.update(state="forbidden", error=error.strerror)
-        return emit(docker=facts)
+        emit(docker=facts)
+        return
     except (OSError, http.client.HTTPException, ValueError) as error:
         facts.update(state="unreachable", error=str(error) or type(error).__name__)
-        return emit(docker=facts)
+        emit(docker=facts)
+        return
     facts.update(
         state="reachable",
         server_version=version.get("Version"),
@@ -318,7 +325,7 @@ def docker_address(machine):
     if os.environ.get("DOCKER_HOST"):
         return os.environ["DOCKER_HOST"]
     system = machine.path("/var/run/docker.sock")
-    rootless = os.path.join(os.environ.get("XDG_RUNTIME_DIR", "/run/user/%d" % os.getuid()), "docker.sock")
+    rootless = os.path.join(os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}"), "docker.sock")
     if machine.is_running and not os.path.exists(system) and os.path.exists(rootless):
         return "unix://" + rootless
     return "unix://" + system
@@ -329,7 +336,7 @@ def docker_get(connection, path):
     answer = connection.getresponse()
     body = answer.read()
     if answer.status != 200:
-        raise ValueError("the daemon answers %d to %s: %s" % (answer.status, path, body[:200].decode(errors="replace")))
+        raise ValueError(f"the daemon answers {answer.status} to {path}: {body[:200].decode(errors='replace')}")
     document = json.loads(body.decode())
     if not isinstance(document, dict):
         raise ValueError("what answers at " + path + " is not a Docker daemon")
@@ -429,7 +436,7 @@ def tools(machine, emit):
         emit(tools={"nginx_version": match.group(1).decode() if match else None})
 
 
-# --- NVML ---------------------------------------------------------------------------------------------------------------
+# --- NVML ------------------------------------------------------------------------------------------------------------
 
 
 def nvml(machine, emit):
@@ -441,24 +448,25 @@ def nvml(machine, emit):
     except OSError as error:
         missing = "cannot open shared object file" in str(error)
         emit(nvidia={"library_found": not missing})
-        raise Unknown("absent" if missing else "error", str(error))
+        raise Unknown("absent" if missing else "error", str(error)) from None
     emit(nvidia={"library_found": True, "library_version": loaded_library_version()})
     bindings = load_pynvml()
     emit(doing="in nvmlInit")
     try:
         bindings.nvmlInit()
     except bindings.NVMLError as error:
-        return emit(nvidia={"nvml_error": str(error)})
+        emit(nvidia={"nvml_error": str(error)})
+        return
     ask = Asker(bindings, emit)
     cuda = ask("nvmlSystemGetCudaDriverVersion_v2") or ask("nvmlSystemGetCudaDriverVersion")
     emit(
         nvidia={
             "driver_version": ask("nvmlSystemGetDriverVersion"),
-            "cuda_driver_version": "%d.%d" % (cuda // 1000, cuda % 1000 // 10) if cuda else None,
+            "cuda_driver_version": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         }
     )
     for index in range(ask("nvmlDeviceGetCount") or 0):
-        ask.subject = " of GPU %d" % index
+        ask.subject = f" of GPU {index}"
         emit(nvidia={"gpus": [gpu(bindings, ask, index)]})
 
 
@@ -524,7 +532,7 @@ def gpu(bindings, ask, index):
         "name": get("nvmlDeviceGetName") or "unknown",
         "uuid": get("nvmlDeviceGetUUID"),
         "pci_address": pci_address(pci_info),
-        "compute_capability": "%d.%d" % capability if capability else None,
+        "compute_capability": "{}.{}".format(*capability) if capability else None,
         "memory_total": sizes.total if sizes else None,
         "memory_used": sizes.used if sizes else None,
         "performance_state": state if state is not None and state < 16 else None,
@@ -598,7 +606,7 @@ SOURCES = {
 }
 
 
-# --- running the sources ------------------------------------------------------------------------------------------------
+# --- running the sources ---------------------------------------------------------------------------------------------
 
 
 class Child:
@@ -635,13 +643,13 @@ class Child:
         """Collect a child that closed its pipe; a death by signal becomes the note."""
         _, status = os.waitpid(self.pid, 0)
         if os.WIFSIGNALED(status):
-            self.fail("error", "died of signal %d" % os.WTERMSIG(status))
+            self.fail("error", f"died of signal {os.WTERMSIG(status)}")
 
     def kill(self, timeout):
         """Give up on a child and what it started. It is not waited for: one stuck in the kernel cannot be killed."""
         os.killpg(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, os.WNOHANG)
-        self.fail("timeout", "no answer within %g s" % timeout)
+        self.fail("timeout", f"no answer within {timeout:g} s")
 
     def fail(self, kind, text):
         text += " while " + self.doing if self.doing else ""
@@ -664,8 +672,8 @@ def run_source(name, source, machine, writer):
             emit(note={"source": name, "kind": unknown.kind, "text": str(unknown)})
         except OSError as error:
             kinds = {errno.ENOENT: "absent", errno.EACCES: "permission", errno.EPERM: "permission"}
-            emit(note={"source": name, "kind": kinds.get(error.errno, "error"), "text": str(error)})
-        except Exception:  # noqa: BLE001 - one broken source must not cost the others
+            emit(note={"source": name, "kind": kinds.get(error.errno or 0, "error"), "text": str(error)})
+        except Exception:
             emit(note={"source": name, "kind": "error", "text": traceback.format_exc(limit=-1).splitlines()[-1]})
     finally:
         os._exit(0)
@@ -699,7 +707,7 @@ def observe(machine, names):
                     key.data.finish()
         for key in list(selector.get_map().values()):
             key.data.kill(machine.timeout)
-    document = {}
+    document = {}  # type: dict[str, object]
     for child in children:
         for part in child.parts:
             merge(document, part)
