@@ -466,7 +466,7 @@ def nvml(machine, emit):
         }
     )
     for index in range(ask("nvmlDeviceGetCount") or 0):
-        ask.subject = f" of GPU {index}"
+        ask.subject, ask.lost = f" of GPU {index}", None
         emit(nvidia={"gpus": [gpu(bindings, ask, index)]})
 
 
@@ -489,18 +489,26 @@ def load_pynvml():
 
 
 class Asker:
-    """Calls NVML functions by name; what a driver does not know or a GPU does not have is None."""
+    """Calls NVML functions by name; what a driver does not know or a GPU does not have is None.
+
+    lost: the error of a GPU that was there and does not answer any more.
+    """
 
     def __init__(self, bindings, emit):
         self.bindings = bindings
         self.emit = emit
         self.subject = ""
+        self.lost = None
 
     def __call__(self, name, *arguments):
         self.emit(doing="in " + name + self.subject)
         try:
             answer = getattr(self.bindings, name)(*arguments)
-        except (self.bindings.NVMLError, AttributeError):
+        except self.bindings.NVMLError as error:
+            if error.value in (self.bindings.NVML_ERROR_GPU_IS_LOST, self.bindings.NVML_ERROR_RESET_REQUIRED):
+                self.lost = str(error)
+            return None
+        except (self.bindings.NVMLLibraryMismatchError, AttributeError):
             return None
         return answer.decode(errors="replace") if isinstance(answer, bytes) else answer
 
@@ -529,6 +537,7 @@ def gpu(bindings, ask, index):
     state = get("nvmlDeviceGetPerformanceState")
     return {
         "index": index,
+        "error": ask.lost,
         "name": get("nvmlDeviceGetName") or "unknown",
         "uuid": get("nvmlDeviceGetUUID"),
         "pci_address": pci_address(pci_info),

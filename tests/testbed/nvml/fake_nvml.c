@@ -1,0 +1,509 @@
+/*
+ * libnvidia-ml.so.1 without a GPU: answers the NVML ABI from the JSON file named by FAKE_NVML_JSON.
+ *
+ * A value that is absent in the file is NVML_ERROR_NOT_SUPPORTED, as on a GPU without that feature. "errors" (for the
+ * whole library or for one device) maps a function name, or "*", to the error code that it returns; "hang" lists
+ * functions that never return. See hosts/ for the form. Structure layouts follow pynvml's ctypes declarations.
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef int nvmlReturn_t;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+enum {
+    SUCCESS = 0,
+    UNINITIALIZED = 1,
+    INVALID_ARGUMENT = 2,
+    NOT_SUPPORTED = 3,
+    NOT_FOUND = 6,
+    INSUFFICIENT_SIZE = 7,
+    DRIVER_NOT_LOADED = 9,
+    ARGUMENT_VERSION_MISMATCH = 25,
+    UNKNOWN = 999,
+};
+
+/* ---- JSON: objects and arrays are linked lists of values; true, false and numbers are numbers ---- */
+
+typedef struct Value {
+    enum { NOTHING, NUMBER, STRING, ARRAY, OBJECT } kind;
+    char *key;
+    u64 number;
+    char *text;
+    struct Value *first, *next;
+} Value;
+
+static const char *cursor;
+
+static void refuse(const char *what) {
+    fprintf(stderr, "fake NVML: %s at: %.40s\n", what, cursor);
+    abort();
+}
+
+static void skip_space(void) {
+    while (isspace((unsigned char)*cursor)) cursor++;
+}
+
+static char *parse_string(void) {
+    const char *end = strchr(++cursor, '"');
+    if (!end || memchr(cursor, '\\', end - cursor)) refuse("a string without escapes was expected");
+    char *text = strndup(cursor, end - cursor);
+    cursor = end + 1;
+    return text;
+}
+
+static Value *parse(void);
+
+static Value *parse_members(char closing) {
+    Value *first = NULL, **last = &first;
+    cursor++;
+    for (skip_space(); *cursor != closing; skip_space()) {
+        char *key = NULL;
+        if (closing == '}') {
+            if (*cursor != '"') refuse("a key was expected");
+            key = parse_string();
+            skip_space();
+            if (*cursor++ != ':') refuse("a colon was expected");
+        }
+        *last = parse();
+        (*last)->key = key;
+        last = &(*last)->next;
+        skip_space();
+        if (*cursor == ',') cursor++;
+        else if (*cursor != closing) refuse("a comma was expected");
+    }
+    cursor++;
+    return first;
+}
+
+static Value *parse(void) {
+    static const struct { const char *word; int kind; u64 number; } words[] = {
+        {"true", NUMBER, 1}, {"false", NUMBER, 0}, {"null", NOTHING, 0}};
+    Value *value = calloc(1, sizeof *value);
+    skip_space();
+    if (*cursor == '{') {
+        value->kind = OBJECT;
+        value->first = parse_members('}');
+    } else if (*cursor == '[') {
+        value->kind = ARRAY;
+        value->first = parse_members(']');
+    } else if (*cursor == '"') {
+        value->kind = STRING;
+        value->text = parse_string();
+    } else if (isdigit((unsigned char)*cursor)) {
+        char *end;
+        value->kind = NUMBER;
+        value->number = strtoull(cursor, &end, 10);
+        cursor = end;
+    } else {
+        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+            if (!strncmp(cursor, words[i].word, strlen(words[i].word))) {
+                value->kind = words[i].kind;
+                value->number = words[i].number;
+                cursor += strlen(words[i].word);
+                return value;
+            }
+        refuse("a value was expected");
+    }
+    return value;
+}
+
+static Value *member(const Value *object, const char *key) {
+    for (Value *each = object ? object->first : NULL; each; each = each->next)
+        if (each->key && !strcmp(each->key, key)) return each->kind == NOTHING ? NULL : each;
+    return NULL;
+}
+
+static Value *item(const Value *array, u32 index) {
+    Value *each = array ? array->first : NULL;
+    while (each && index--) each = each->next;
+    return each;
+}
+
+static u32 length(const Value *array) {
+    u32 count = 0;
+    for (Value *each = array ? array->first : NULL; each; each = each->next) count++;
+    return count;
+}
+
+/* ---- state, injected errors and hangs ---- */
+
+static Value *host;
+
+static nvmlReturn_t injected(const Value *place, const char *function) {
+    for (Value *each = member(place, "hang") ? member(place, "hang")->first : NULL; each; each = each->next)
+        if (!strcmp(each->text, function))
+            for (;;) pause();
+    Value *error = member(member(place, "errors"), function);
+    if (!error) error = member(member(place, "errors"), "*");
+    return error ? (nvmlReturn_t)error->number : SUCCESS;
+}
+
+static nvmlReturn_t enter(const Value *device, const char *function) {
+    if (!host) return UNINITIALIZED;
+    nvmlReturn_t error = injected(host, function);
+    return error || !device ? error : injected(device, function);
+}
+
+#define ENTER(device)                                    \
+    do {                                                 \
+        nvmlReturn_t error_ = enter(device, __func__);   \
+        if (error_) return error_;                       \
+    } while (0)
+
+static nvmlReturn_t give_u32(const Value *value, u32 *out) {
+    if (!out) return INVALID_ARGUMENT;
+    if (!value || value->kind != NUMBER) return NOT_SUPPORTED;
+    *out = (u32)value->number;
+    return SUCCESS;
+}
+
+static nvmlReturn_t give_u64(const Value *value, u64 *out) {
+    if (!out) return INVALID_ARGUMENT;
+    if (!value || value->kind != NUMBER) return NOT_SUPPORTED;
+    *out = value->number;
+    return SUCCESS;
+}
+
+static nvmlReturn_t give_text(const Value *value, char *out, u32 size) {
+    if (!value || value->kind != STRING) return NOT_SUPPORTED;
+    if (strlen(value->text) + 1 > size) return INSUFFICIENT_SIZE;
+    strcpy(out, value->text);
+    return SUCCESS;
+}
+
+static nvmlReturn_t give_pair(const Value *array, u32 *first, u32 *second) {
+    nvmlReturn_t result = give_u32(item(array, 0), first);
+    return result ? result : give_u32(item(array, 1), second);
+}
+
+/* ---- library and system ---- */
+
+nvmlReturn_t nvmlInitWithFlags(u32 flags) {
+    (void)flags;
+    const char *path = getenv("FAKE_NVML_JSON");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    if (!file) return DRIVER_NOT_LOADED;
+    char *text = calloc(1, 1 << 20);
+    if (!fread(text, 1, (1 << 20) - 1, file)) return UNKNOWN;
+    fclose(file);
+    cursor = text;
+    Value *document = parse();
+    free(text);
+    nvmlReturn_t error = injected(document, "nvmlInit");
+    if (!error) host = document;
+    return error;
+}
+
+nvmlReturn_t nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
+nvmlReturn_t nvmlInit(void) { return nvmlInitWithFlags(0); }
+
+nvmlReturn_t nvmlShutdown(void) {
+    ENTER(NULL);
+    host = NULL;
+    return SUCCESS;
+}
+
+const char *nvmlErrorString(nvmlReturn_t result) {
+    static const struct { nvmlReturn_t code; const char *text; } errors[] = {
+        {0, "Success"}, {1, "Uninitialized"}, {2, "Invalid Argument"}, {3, "Not Supported"},
+        {4, "Insufficient Permissions"}, {6, "Not Found"}, {7, "Insufficient Size"}, {9, "Driver Not Loaded"},
+        {10, "Timeout"}, {12, "NVML Shared Library Not Found"}, {13, "Function Not Found"},
+        {15, "GPU is lost"}, {16, "GPU requires reset"}, {17, "GPU access blocked by the operating system"},
+        {18, "Driver/library version mismatch"}, {20, "Insufficient Memory"}, {999, "Unknown Error"}};
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i].code == result) return errors[i].text;
+    return "Unknown Error";
+}
+
+nvmlReturn_t nvmlSystemGetDriverVersion(char *version, u32 size) {
+    ENTER(NULL);
+    return give_text(member(host, "driver_version"), version, size);
+}
+
+nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, u32 size) {
+    ENTER(NULL);
+    return give_text(member(host, "nvml_version"), version, size);
+}
+
+nvmlReturn_t nvmlSystemGetCudaDriverVersion(u32 *version) {
+    ENTER(NULL);
+    return give_u32(member(host, "cuda_driver_version"), version);
+}
+
+nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(u32 *version) {
+    ENTER(NULL);
+    return give_u32(member(host, "cuda_driver_version"), version);
+}
+
+nvmlReturn_t nvmlDeviceGetCount_v2(u32 *count) {
+    ENTER(NULL);
+    *count = length(member(host, "devices"));
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(u32 index, Value **device) {
+    ENTER(NULL);
+    *device = item(member(host, "devices"), index);
+    if (!*device) return INVALID_ARGUMENT;
+    return enter(*device, __func__);
+}
+
+static nvmlReturn_t find_device(const char *key, const char *text, const char *function, Value **device) {
+    for (*device = item(member(host, "devices"), 0); *device; *device = (*device)->next) {
+        Value *value = member(*device, key);
+        if (value && !strcasecmp(value->text, text)) return enter(*device, function);
+    }
+    return NOT_FOUND;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, Value **device) {
+    ENTER(NULL);
+    return find_device("bus_id", bus_id, __func__, device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, Value **device) {
+    ENTER(NULL);
+    return find_device("uuid", uuid, __func__, device);
+}
+
+/* ---- devices ---- */
+
+#define TEXT_GETTER(function, key)                                     \
+    nvmlReturn_t function(Value *device, char *text, u32 size) {       \
+        ENTER(device);                                                 \
+        return give_text(member(device, key), text, size);             \
+    }
+TEXT_GETTER(nvmlDeviceGetName, "name")
+TEXT_GETTER(nvmlDeviceGetUUID, "uuid")
+TEXT_GETTER(nvmlDeviceGetSerial, "serial")
+TEXT_GETTER(nvmlDeviceGetVbiosVersion, "vbios_version")
+
+#define NUMBER_GETTER(function, key)                                   \
+    nvmlReturn_t function(Value *device, u32 *number) {                \
+        ENTER(device);                                                 \
+        return give_u32(member(device, key), number);                  \
+    }
+NUMBER_GETTER(nvmlDeviceGetPerformanceState, "performance_state")
+NUMBER_GETTER(nvmlDeviceGetPersistenceMode, "persistence_mode")
+NUMBER_GETTER(nvmlDeviceGetComputeMode, "compute_mode")
+NUMBER_GETTER(nvmlDeviceGetPowerUsage, "power_usage_mw")
+NUMBER_GETTER(nvmlDeviceGetPowerManagementLimit, "power_limit_mw")
+NUMBER_GETTER(nvmlDeviceGetEnforcedPowerLimit, "power_limit_mw")
+NUMBER_GETTER(nvmlDeviceGetPowerManagementDefaultLimit, "power_limit_default_mw")
+NUMBER_GETTER(nvmlDeviceGetArchitecture, "architecture")
+NUMBER_GETTER(nvmlDeviceGetBrand, "brand")
+
+#define PCIE_GETTER(function, key)                                     \
+    nvmlReturn_t function(Value *device, u32 *number) {                \
+        ENTER(device);                                                 \
+        return give_u32(member(member(device, "pcie"), key), number);  \
+    }
+PCIE_GETTER(nvmlDeviceGetCurrPcieLinkGeneration, "generation")
+PCIE_GETTER(nvmlDeviceGetMaxPcieLinkGeneration, "generation_max")
+PCIE_GETTER(nvmlDeviceGetGpuMaxPcieLinkGeneration, "device_generation_max")
+PCIE_GETTER(nvmlDeviceGetCurrPcieLinkWidth, "width")
+PCIE_GETTER(nvmlDeviceGetMaxPcieLinkWidth, "width_max")
+PCIE_GETTER(nvmlDeviceGetPcieReplayCounter, "replay_counter")
+
+nvmlReturn_t nvmlDeviceGetIndex(Value *device, u32 *index) {
+    ENTER(device);
+    *index = 0;
+    for (Value *each = item(member(host, "devices"), 0); each != device; each = each->next) (*index)++;
+    return SUCCESS;
+}
+
+typedef struct {
+    char bus_id_legacy[16];
+    u32 domain, bus, device, pci_device_id, pci_subsystem_id;
+    char bus_id[32];
+} PciInfo;
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v3(Value *device, PciInfo *info) {
+    ENTER(device);
+    Value *bus_id = member(device, "bus_id");
+    memset(info, 0, sizeof *info);
+    if (!bus_id || sscanf(bus_id->text, "%x:%x:%x", &info->domain, &info->bus, &info->device) != 3) return UNKNOWN;
+    snprintf(info->bus_id, sizeof info->bus_id, "%08X:%02X:%02X.0", info->domain, info->bus, info->device);
+    snprintf(info->bus_id_legacy, sizeof info->bus_id_legacy, "%04X:%02X:%02X.0", info->domain & 0xffff,
+             info->bus & 0xff, info->device & 0xff);
+    give_u32(member(device, "pci_device_id"), &info->pci_device_id);
+    give_u32(member(device, "pci_subsystem_id"), &info->pci_subsystem_id);
+    return SUCCESS;
+}
+
+static nvmlReturn_t memory_sizes(const Value *device, u64 *total, u64 *reserved, u64 *used) {
+    Value *memory = member(device, "memory");
+    nvmlReturn_t result = give_u64(member(memory, "total"), total);
+    if (!result) result = give_u64(member(memory, "reserved"), reserved);
+    return result ? result : give_u64(member(memory, "used"), used);
+}
+
+typedef struct { u64 total, free, used; } Memory;
+
+/* Version 1 counts what the driver reserves as used. */
+nvmlReturn_t nvmlDeviceGetMemoryInfo(Value *device, Memory *memory) {
+    u64 reserved;
+    ENTER(device);
+    nvmlReturn_t result = memory_sizes(device, &memory->total, &reserved, &memory->used);
+    if (result) return result;
+    memory->used += reserved;
+    memory->free = memory->total - memory->used;
+    return SUCCESS;
+}
+
+typedef struct { u32 version; u64 total, reserved, free, used; } MemoryV2;
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(Value *device, MemoryV2 *memory) {
+    ENTER(device);
+    if (memory->version != (sizeof *memory | 2 << 24)) return ARGUMENT_VERSION_MISMATCH;
+    nvmlReturn_t result = memory_sizes(device, &memory->total, &memory->reserved, &memory->used);
+    if (!result) memory->free = memory->total - memory->reserved - memory->used;
+    return result;
+}
+
+typedef struct { u64 total, free, used; } Bar1Memory;
+
+nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(Value *device, Bar1Memory *memory) {
+    ENTER(device);
+    Value *bar1 = member(device, "bar1");
+    nvmlReturn_t result = give_u64(member(bar1, "total"), &memory->total);
+    if (!result) result = give_u64(member(bar1, "used"), &memory->used);
+    if (!result) memory->free = memory->total - memory->used;
+    return result;
+}
+
+nvmlReturn_t nvmlDeviceGetCudaComputeCapability(Value *device, u32 *major, u32 *minor) {
+    ENTER(device);
+    return give_pair(member(device, "compute_capability"), major, minor);
+}
+
+typedef struct { u32 gpu, memory; } Utilization;
+
+nvmlReturn_t nvmlDeviceGetUtilizationRates(Value *device, Utilization *utilization) {
+    ENTER(device);
+    return give_pair(member(device, "utilization"), &utilization->gpu, &utilization->memory);
+}
+
+nvmlReturn_t nvmlDeviceGetTemperature(Value *device, u32 sensor, u32 *temperature) {
+    ENTER(device);
+    return sensor ? INVALID_ARGUMENT : give_u32(member(device, "temperature"), temperature);
+}
+
+typedef struct { u32 version, sensor; int temperature; } TemperatureV1;
+
+nvmlReturn_t nvmlDeviceGetTemperatureV(Value *device, TemperatureV1 *info) {
+    ENTER(device);
+    if (info->version != (sizeof *info | 1 << 24)) return ARGUMENT_VERSION_MISMATCH;
+    return info->sensor ? INVALID_ARGUMENT : give_u32(member(device, "temperature"), (u32 *)&info->temperature);
+}
+
+nvmlReturn_t nvmlDeviceGetMigMode(Value *device, u32 *current, u32 *pending) {
+    ENTER(device);
+    return give_pair(member(device, "mig_mode"), current, pending);
+}
+
+nvmlReturn_t nvmlDeviceGetEccMode(Value *device, u32 *current, u32 *pending) {
+    ENTER(device);
+    return give_pair(member(device, "ecc_mode"), current, pending);
+}
+
+/* type: 0 corrected, 1 uncorrected. counter: 0 volatile, 1 aggregate. */
+nvmlReturn_t nvmlDeviceGetTotalEccErrors(Value *device, u32 type, u32 counter, u64 *count) {
+    ENTER(device);
+    if (type > 1 || counter > 1) return INVALID_ARGUMENT;
+    return give_u64(member(member(member(device, "ecc_errors"), type ? "uncorrected" : "corrected"),
+                           counter ? "aggregate" : "volatile"), count);
+}
+
+static nvmlReturn_t retired_pages(const Value *device, u32 cause, u32 *count, u64 *addresses, u64 *timestamps) {
+    Value *pages = member(member(device, "retired_pages"), cause ? "double_bit" : "single_bit");
+    if (cause > 1) return INVALID_ARGUMENT;
+    if (!pages) return NOT_SUPPORTED;
+    u32 room = *count;
+    *count = length(pages);
+    if (room < *count) return INSUFFICIENT_SIZE;
+    for (u32 i = 0; i < *count && addresses; i++) {
+        addresses[i] = item(pages, i)->number;
+        if (timestamps) timestamps[i] = 0;
+    }
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetRetiredPages(Value *device, u32 cause, u32 *count, u64 *addresses) {
+    ENTER(device);
+    return retired_pages(device, cause, count, addresses, NULL);
+}
+
+nvmlReturn_t nvmlDeviceGetRetiredPages_v2(Value *device, u32 cause, u32 *count, u64 *addresses, u64 *timestamps) {
+    ENTER(device);
+    return retired_pages(device, cause, count, addresses, timestamps);
+}
+
+nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(Value *device, u32 *pending) {
+    ENTER(device);
+    return give_u32(member(member(device, "retired_pages"), "pending"), pending);
+}
+
+nvmlReturn_t nvmlDeviceGetRemappedRows(Value *device, u32 *correctable, u32 *uncorrectable, u32 *pending,
+                                       u32 *failure) {
+    ENTER(device);
+    Value *rows = member(device, "remapped_rows");
+    nvmlReturn_t result = give_u32(member(rows, "correctable"), correctable);
+    if (!result) result = give_u32(member(rows, "uncorrectable"), uncorrectable);
+    if (!result) result = give_u32(member(rows, "pending"), pending);
+    return result ? result : give_u32(member(rows, "failure"), failure);
+}
+
+static const char *const clock_names[] = {"graphics", "sm", "memory", "video"};
+
+nvmlReturn_t nvmlDeviceGetClockInfo(Value *device, u32 type, u32 *clock) {
+    ENTER(device);
+    return type > 3 ? INVALID_ARGUMENT : give_u32(member(member(device, "clocks"), clock_names[type]), clock);
+}
+
+nvmlReturn_t nvmlDeviceGetMaxClockInfo(Value *device, u32 type, u32 *clock) {
+    ENTER(device);
+    return type > 3 ? INVALID_ARGUMENT : give_u32(member(member(device, "clocks_max"), clock_names[type]), clock);
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(Value *device, u64 *reasons) {
+    ENTER(device);
+    return give_u64(member(device, "event_reasons"), reasons);
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(Value *device, u64 *reasons) {
+    ENTER(device);
+    return give_u64(member(device, "event_reasons"), reasons);
+}
+
+typedef struct { u32 pid; u64 used; u32 gpu_instance, compute_instance; } ProcessInfo;
+
+static nvmlReturn_t processes(const Value *device, u32 *count, ProcessInfo *infos) {
+    Value *running = member(device, "processes");
+    if (!running) return NOT_SUPPORTED;
+    u32 room = *count;
+    *count = length(running);
+    if (room < *count) return INSUFFICIENT_SIZE;
+    for (u32 i = 0; i < *count && infos; i++) {
+        Value *process = item(running, i);
+        infos[i] = (ProcessInfo){0, ~0ULL, ~0U, ~0U};
+        give_u32(member(process, "pid"), &infos[i].pid);
+        give_u64(member(process, "memory"), &infos[i].used);
+    }
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(Value *device, u32 *count, ProcessInfo *infos) {
+    ENTER(device);
+    return processes(device, count, infos);
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(Value *device, u32 *count, ProcessInfo *infos) {
+    ENTER(device);
+    return processes(device, count, infos);
+}
