@@ -67,9 +67,13 @@ def main() -> None:
     debug = "--debug" in options
     try:
         code = build_app()([*options, *words], prog_name="onecat", standalone_mode=False)
+        sys.stdout.flush()  # a reader that went away shows here, not while Python ends
     except typer.Abort:
         code = INTERRUPTED
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as ended:
+        # Typer makes exit code 1 of a closed pipe, which here would mean "the answer is no".
+        if not any(isinstance(each, BrokenPipeError) for each in (ended, ended.__context__)):
+            raise
         # Python would fail once more when it flushes standard output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)

@@ -1,0 +1,70 @@
+"""How long `onecat --help` takes next to the smallest possible Typer program's, measured turn by turn in one run.
+
+Two such programs: as Typer does by default, with Rich's help pages, and without them, as onecat does. The second is
+the harder one to keep up with, so the ratio to it is the one that counts. Exit code 1 when it is above the limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+LIMIT = 2.0
+SMALLEST = "import typer\napp = typer.Typer({options})\n@app.command()\ndef main() -> None: ...\napp()\n"
+
+
+def seconds(argv: list[str]) -> float:
+    """The wall time of one run."""
+    begin = time.perf_counter()
+    subprocess.run(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, env={**os.environ, "COLUMNS": "80"}
+    )
+    return time.perf_counter() - begin
+
+
+def measure(rounds: int) -> dict[str, float]:
+    """Median seconds of each program over so many rounds, each round running all of them."""
+    with tempfile.TemporaryDirectory() as scratch:
+        plain, rich = Path(scratch, "smallest.py"), Path(scratch, "smallest_rich.py")
+        plain.write_text(SMALLEST.format(options="rich_markup_mode=None"))
+        rich.write_text(SMALLEST.format(options=""))
+        programs = {
+            "onecat": [str(Path(sys.executable).with_name("onecat")), "--help"],
+            "smallest": [sys.executable, str(plain), "--help"],
+            "smallest with Rich": [sys.executable, str(rich), "--help"],
+        }
+        for argv in programs.values():
+            seconds(argv)  # byte code is compiled and files are in memory before anything counts
+        runs: dict[str, list[float]] = {name: [] for name in programs}
+        for _ in range(rounds):
+            for name, argv in programs.items():
+                runs[name].append(seconds(argv))
+    return {name: statistics.median(times) for name, times in runs.items()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15, help="runs of each program (default: 15)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    options = parser.parse_args()
+    medians = measure(options.rounds)
+    ratio = medians["onecat"] / medians["smallest"]
+    if options.json:
+        print(json.dumps({"seconds": medians, "ratio": ratio, "limit": LIMIT, "rounds": options.rounds}))
+    else:
+        for name, median in medians.items():
+            print(f"{name + ' --help':26} {median * 1000:6.0f} ms")
+        verdict = "within" if ratio <= LIMIT else "above"
+        print(f"onecat takes {ratio:.2f} times the smallest Typer program ({verdict} the limit of {LIMIT})")
+    return int(ratio > LIMIT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,17 @@
+"""The data that ships with onecat is found in a checkout; a broken installation says what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from onecat.resources import resource_directory
+
+
+@pytest.mark.parametrize("name", ["templates", "profiles", "patches"])
+def test_shipped_directories_are_found_and_hold_files(name: str) -> None:
+    assert any(path.is_file() for path in resource_directory(name).rglob("*"))
+
+
+def test_a_directory_that_is_missing_means_a_broken_installation() -> None:
+    with pytest.raises(FileNotFoundError, match="no-such-data/ is missing .* reinstall onecat"):
+        resource_directory("no-such-data")
