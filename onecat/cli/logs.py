@@ -17,11 +17,14 @@ def logs(
     config: Annotated[Path | None, typer.Option("--config", "-c", help="onecat.yaml that names it.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines as they come.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines.")] = 100,
+    release: Annotated[
+        int | None, typer.Option("--release", help="Of this release; by default of the current one.")
+    ] = None,
 ) -> None:
     from onecat.cli.status import chosen_name
     from onecat.deploy import find_deployment, follow_log, last_lines
     from onecat.paths import home
 
     store = find_deployment(home(), chosen_name(name, config))
-    for line in follow_log(store, lines) if follow else last_lines(store, lines):
+    for line in follow_log(store, lines, release) if follow else last_lines(store, lines, release):
         print(line, flush=follow)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from onecat.deploy.proxy import OwnNginx, find_nginx
 from onecat.deploy.readiness import healthy
 from onecat.deploy.releases import DeploymentStore, Release
-from onecat.deploy.rollout import DIAGNOSED_LINES, server_of
+from onecat.deploy.rollout import server_of, told_lines
 from onecat.deploy.server import ServerState
 from onecat.deploy.supervisor import timestamp
 from onecat.errors import ExitCode, OnecatError
@@ -88,7 +88,7 @@ def status(store: DeploymentStore) -> DeploymentStatus:
     current = store.current()
     latest = store.latest()
     if current is None:
-        return _without_current(store.name, latest)
+        return _without_current(store, latest)
     server = server_of(current)
     seen = server.state()
     health = healthy(current.server_url) if seen.condition == "running" else False
@@ -111,13 +111,14 @@ def status(store: DeploymentStore) -> DeploymentStatus:
         restarts=seen.restarts,
         crashes_in_a_row=seen.crashes_in_a_row,
         last_exit=seen.last_exit,
-        cause=_cause(state, seen, server.last_lines(DIAGNOSED_LINES) if state != "serving" else []),
+        cause=_cause(state, seen, told_lines(server) if state != "serving" else []),
         next_steps=_next_steps(state, store.name),
     )
 
 
-def _without_current(name: str, latest: Release | None) -> DeploymentStatus:
-    if latest is None or latest.outcome in ("stopped", "interrupted"):
+def _without_current(store: DeploymentStore, latest: Release | None) -> DeploymentStatus:
+    name = store.name
+    if latest is None or store.taken_down() or latest.outcome in ("stopped", "interrupted"):
         return DeploymentStatus(name, "stopped", next_steps=("onecat up",))
     common: dict[str, Any] = {
         "name": name,
@@ -195,21 +196,27 @@ def _proxy_pid(store: DeploymentStore) -> int | None:
     return OwnNginx(store.proxy_directory, find_nginx() or "nginx").pid()
 
 
-def _shown(store: DeploymentStore) -> Release:
+def _shown(store: DeploymentStore, number: int | None) -> Release:
+    if number is not None:
+        release = store.load(number)
+        if release is None:
+            kept = ", ".join(str(found.number) for found in store.releases())
+            raise OnecatError(f"deployment {store.name} has no release {number}", expected=f"one of: {kept}")
+        return release
     release = store.current() or store.latest()
     if release is None:
         raise OnecatError(f"deployment {store.name} has no release yet", next_steps=["onecat up"])
     return release
 
 
-def last_lines(store: DeploymentStore, count: int) -> list[str]:
-    """The last lines of the log of the current release, or of the newest where none is current."""
-    return server_of(_shown(store)).last_lines(count)
+def last_lines(store: DeploymentStore, count: int, number: int | None = None) -> list[str]:
+    """The last lines of a release's log: of release `number`, else the current one, else the newest."""
+    return server_of(_shown(store, number)).last_lines(count)
 
 
-def follow_log(store: DeploymentStore, count: int) -> Iterator[str]:
+def follow_log(store: DeploymentStore, count: int, number: int | None = None) -> Iterator[str]:
     """The last lines of that log, then new ones as they come; ends when the server is gone for good."""
-    return server_of(_shown(store)).follow(count)
+    return server_of(_shown(store, number)).follow(count)
 
 
 def down(store: DeploymentStore, report: Callable[[str], None] = lambda text: None) -> bool:

@@ -136,11 +136,22 @@ class DeploymentStore:
             shutil.rmtree(release.directory / "secrets")
         return self.save(replace(release, outcome=outcome, cause=cause))
 
+    def taken_down(self) -> bool:
+        """Whether `down` was the last thing that happened: no release was tried since."""
+        document, latest = read_json(self._document), self.latest()
+        return document is not None and latest is not None and document["down_after"] == latest.number
+
     def set_current(self, number: int | None) -> None:
-        write_json(
-            self._document,
-            {"schema": DEPLOYMENT_SCHEMA, "name": self.name, "current": number, "updated_at": timestamp(time.time())},
-        )
+        """Say which release is the current one; None when all are taken down."""
+        latest = self.latest()
+        document = {
+            "schema": DEPLOYMENT_SCHEMA,
+            "name": self.name,
+            "current": number,
+            "down_after": latest.number if number is None and latest is not None else None,
+            "updated_at": timestamp(time.time()),
+        }
+        write_json(self._document, document)
 
     def prune(self, keep: int = KEPT_RELEASES) -> None:
         """Remove the oldest releases; the current one and those that still serve stay."""

@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,6 +33,7 @@ from onecat.deploy.smoke import SmokeFailure, run_smoke_test
 from onecat.deploy.supervisor import timestamp
 from onecat.errors import ExitCode, OnecatError
 from onecat.observe import diagnose
+from onecat.observe.diagnosis import plain
 from onecat.paths import Home
 from onecat.planner.records import Plan, to_json
 
@@ -386,10 +387,14 @@ def _render_unit(rollout: _Rollout, release: Release, spec: ContainerSpec | None
         rollout.report("no systemd unit is written: an API key from the environment has no place in one; use a file")
         return
     if spec is not None:
+        # The unit outlives the release and its copy of the key.
+        lasting = replace(spec, secret_file=rollout.secret.file if rollout.secret else None)
         text = units.container_unit(
-            release.number, release.deployment, spec, release.server_url, restart, rollout.docker_host
+            release.number, release.deployment, lasting, release.server_url, restart, rollout.docker_host
         )
     else:
+        unit_home = rollout.store.directory / "unit-home"
+        unit_home.mkdir(exist_ok=True, mode=0o700)
         text = units.native_unit(
             release.deployment,
             release.number,
@@ -399,7 +404,7 @@ def _render_unit(rollout: _Rollout, release: Release, spec: ContainerSpec | None
             release.server_url,
             restart,
             STOP_SECONDS,
-            rollout.store.directory / "unit-home",
+            unit_home,
         )
     directory.mkdir(mode=0o700)
     path = directory / f"onecat-{release.deployment}.service"
@@ -450,25 +455,34 @@ def _failure(rollout: _Rollout, release: Release, server: Server, failure: Excep
         place = str(failure.filename) if failure.filename else None
         return OnecatError(failure.strerror or str(failure), where=place, code=ExitCode.ROLLED_BACK)
     reason = getattr(failure, "reason", str(failure))
-    lines = server.last_lines(DIAGNOSED_LINES)
+    lines = told_lines(server)
     diagnoses = diagnose(lines)
-    log = f"onecat logs {release.deployment}"
-    if not diagnoses:
-        return OnecatError(
-            f"the server did not start well: {reason}",
-            where=str(release.directory),
-            details=[line[:300] for line in lines[-5:]],
-            next_steps=[f"read its log: {log} --lines 200"],
-            code=ExitCode.ROLLED_BACK,
-        )
-    first = diagnoses[0]
+    fixes = tuple(step for diagnosis in diagnoses[:1] for step in diagnosis.fix)
+    evidence = [evidence.text[:300] for diagnosis in diagnoses[:1] for evidence in diagnosis.evidence[:2]]
+    if isinstance(failure, SmokeFailure):
+        found, details = f"the server does not answer well: {reason}", [diagnosis.cause for diagnosis in diagnoses]
+    elif diagnoses:
+        found, details = f"the server did not start: {diagnoses[0].cause}", [reason, *evidence]
+    else:
+        found, details = f"the server did not start: {reason}", [line[:300] for line in lines[-5:]]
     return OnecatError(
-        f"the server did not start well: {first.cause}",
+        found,
         where=str(release.directory),
-        details=[f"{reason}", *(evidence.text[:300] for evidence in first.evidence[:2])],
-        next_steps=[*first.fix, f"the whole log: {log} --lines 200"],
+        details=details,
+        next_steps=[*fixes, f"read its log: onecat logs {release.deployment} --release {release.number}"],
         code=ExitCode.ROLLED_BACK,
     )
+
+
+def told_lines(server: Server) -> list[str]:
+    """What a diagnosis is made from: the log of the server's last run, and how it ended."""
+    lines = [plain(line) for line in server.last_lines(DIAGNOSED_LINES)]
+    # The supervisor closes each run with such a line; what stands before the last but one belongs to older runs.
+    ends = [number for number, line in enumerate(lines) if line.startswith("onecat: server ")]
+    older = [number for number in ends if number != len(lines) - 1]
+    lines = lines[older[-1] + 1 :] if older else lines
+    last_exit = server.state().last_exit
+    return lines if last_exit is None or ends else [*lines, f"onecat: server {last_exit}"]
 
 
 def _restore(rollout: _Rollout, previous: Release | None, error: OnecatError | None = None) -> None:

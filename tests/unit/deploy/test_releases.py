@@ -1,0 +1,124 @@
+"""Releases on disk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onecat.deploy.releases import DeploymentStore, Release, reachable
+from onecat.errors import ExitCode, OnecatError
+
+
+def make(store: DeploymentStore, outcome: str = "starting") -> Release:
+    number, directory = store.new_directory()
+    release = Release(
+        deployment=store.name,
+        number=number,
+        directory=directory,
+        runtime="native",
+        profile="cpu",
+        model="tiny",
+        host="127.0.0.1",
+        port=8000,
+        endpoint="http://127.0.0.1:8080",
+        proxied=True,
+        protected=False,
+        fingerprint="abc",
+        created_at="2026-11-29T16:00:00.000Z",
+        outcome=outcome,  # type: ignore[arg-type]
+    )
+    return store.save(release)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DeploymentStore:
+    return DeploymentStore(tmp_path / "deployments" / "demo")
+
+
+def test_a_release_comes_back_from_disk_as_it_was_written(store: DeploymentStore) -> None:
+    release = make(store)
+    assert store.load(1) == release
+    assert (release.directory / "release.json").stat().st_mode & 0o777 == 0o600
+    assert release.directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_releases_are_numbered_and_one_is_current(store: DeploymentStore) -> None:
+    assert store.current() is None
+    first, second = make(store, "stopped"), make(store, "serving")
+    store.set_current(second.number)
+    assert [release.number for release in store.releases()] == [1, 2]
+    assert store.current() == second
+    assert not store.taken_down()
+    store.set_current(None)
+    assert store.current() is None
+    assert store.taken_down()
+    assert first.number == 1
+
+
+def test_a_directory_left_by_a_killed_rendering_is_used_again(store: DeploymentStore) -> None:
+    number, directory = store.new_directory()
+    (directory / "half").touch()
+    assert store.new_directory() == (number, directory)
+    assert list(directory.iterdir()) == []
+
+
+def test_old_releases_go_and_the_current_one_stays(store: DeploymentStore) -> None:
+    current = make(store, "serving")
+    store.set_current(current.number)
+    for _ in range(7):
+        make(store, "failed")
+    store.prune(keep=3)
+    assert [release.number for release in store.releases()] == [1, 6, 7, 8]
+
+
+def test_secrets_go_with_the_end_of_a_release(store: DeploymentStore) -> None:
+    release = make(store)
+    (release.directory / "secrets").mkdir()
+    store.end(release, "serving")
+    assert (release.directory / "secrets").exists()
+    store.end(release, "failed", "no memory")
+    assert not (release.directory / "secrets").exists()
+    loaded = store.load(1)
+    assert loaded is not None
+    assert (loaded.outcome, loaded.cause) == ("failed", "no memory")
+
+
+def test_a_second_operator_is_told_who_works_on_it(store: DeploymentStore) -> None:
+    make(store)
+    with store.lock("onecat up"), pytest.raises(OnecatError) as raised, store.lock("onecat down"):
+        pass
+    assert f"(pid {os.getpid()})" in raised.value.found
+    assert "`onecat up`" in raised.value.found
+    assert raised.value.code == ExitCode.ROLLED_BACK
+    with store.lock("onecat down"):
+        pass
+
+
+def test_the_lock_of_a_killed_process_is_free(store: DeploymentStore) -> None:
+    make(store)
+    program = (
+        "import os, pathlib, sys; from onecat.deploy.releases import DeploymentStore\n"
+        "with DeploymentStore(pathlib.Path(sys.argv[1])).lock('onecat up'): os.kill(os.getpid(), 9)"
+    )
+    killed = subprocess.run([sys.executable, "-c", program, str(store.directory)], check=False)
+    assert killed.returncode == -9
+    assert '"purpose": "onecat up"' in (store.directory / "lock").read_text()
+    with store.lock("onecat up"):
+        pass
+
+
+def test_a_deployment_without_a_release_leaves_nothing_behind(store: DeploymentStore) -> None:
+    with store.lock("onecat up"):
+        assert store.directory.exists()
+    assert not store.directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("host", "address"), [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("::1", "[::1]"), ("gpu1", "gpu1")]
+)
+def test_where_a_listening_server_is_reached(host: str, address: str) -> None:
+    assert reachable(host) == address
