@@ -18,13 +18,14 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from onecat.images.pip import platform_tags
 
 HEADER = (
     "# The part `request` is written by hand; `python tools/lock_engine.py FILE` writes the part `files` from it.\n"
@@ -79,20 +80,10 @@ def resolve(lock: dict[str, Any], python: str, uv: str) -> dict[str, str]:
     return {canonicalize_name(name.strip()): version.split(";")[0].strip() for name, version in pairs}
 
 
-def platform_tags(machine: str, glibc: str) -> Iterator[str]:
-    """Platform tags a machine with that glibc accepts, best first (PEP 600, with PEP 513/571/599 aliases)."""
-    aliases = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
-    for minor in range(int(glibc.split(".")[1]), 4, -1):
-        yield f"manylinux_2_{minor}_{machine}"
-        if minor in aliases:
-            yield f"{aliases[minor]}_{machine}"
-    yield f"linux_{machine}"
-
-
 def accepted_tags(python: str, machine: str, glibc: str) -> dict[Tag, int]:
     """Wheel tag -> rank (0 is best) for one CPython version."""
     version = tuple(int(part) for part in python.split("."))
-    platforms = list(platform_tags(machine, glibc))
+    platforms = platform_tags(machine, glibc)
     tags = [*cpython_tags(version, platforms=platforms), *compatible_tags(version, platforms=platforms)]
     return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}
 

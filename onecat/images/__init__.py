@@ -1,9 +1,27 @@
 """Makes what an engine runs in: container images and native runtimes.
 
-In: a profile and the lock of its engine. Out: a rendered build context, a built image, or a native runtime whose
+In: a profile, and the lock of its engine. Out: a rendered build context, a built image, or a native runtime whose
 `serve_argv` starts the server.
 """
 
+from onecat.images.container import ensure_image
+from onecat.images.context import Context, ContextFile, render_context, write_context
+from onecat.images.docker_build import BuiltImage, build_image, find_image
 from onecat.images.native import NativeRuntime, ensure_runtime, find_runtime
+from onecat.images.wheels import WheelStore, wheel_store
 
-__all__ = ["NativeRuntime", "ensure_runtime", "find_runtime"]
+__all__ = [
+    "BuiltImage",
+    "Context",
+    "ContextFile",
+    "NativeRuntime",
+    "WheelStore",
+    "build_image",
+    "ensure_image",
+    "ensure_runtime",
+    "find_image",
+    "find_runtime",
+    "render_context",
+    "wheel_store",
+    "write_context",
+]

@@ -11,8 +11,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,10 +21,11 @@ from urllib.parse import quote
 from onecat.errors import ExitCode, OnecatError
 from onecat.images.disk import megabytes, out_of_space, out_of_space_told, run_logged, write_atomically
 from onecat.images.host_check import INSTALLED_PER_DOWNLOADED, check_machine, check_space
-from onecat.images.lock import EngineLock, read_lock
+from onecat.images.interpreters import OWN_VERSION, PRINT_VERSION, Interpreter, interpreters
+from onecat.images.lock import EngineLock, LockedFile, read_lock
 from onecat.images.metadata_wheel import write_metadata_wheel
 from onecat.images.pip import clean_environment
-from onecat.images.wheels import WheelStore, fetch, wheel_folders
+from onecat.images.wheels import Downloader, WheelStore, fetch, wheel_store
 
 if TYPE_CHECKING:
     from onecat.config.schema import Profile
@@ -108,7 +107,7 @@ def ensure_runtime(profile: Profile, home: Home, report: Report) -> NativeRuntim
     check_machine(lock)
     interpreter, python = choose_interpreter(lock)
     directory = runtime_directory(home, lock, python)
-    store = WheelStore(home.wheels, wheel_folders(os.environ), home.data / "recorded-hashes.json")
+    store = wheel_store(home)
     report(f"engine: {lock.engine} {lock.version} on Python {python}. {lock.packaged_by}")
     with out_of_space_told(home.runtimes):
         home.runtimes.mkdir(parents=True, exist_ok=True)
@@ -128,42 +127,32 @@ def _native_lock(profile: Profile) -> EngineLock:
 
 def _preferred(pythons: Sequence[str]) -> list[str]:
     """Python versions in order of preference: the one that runs onecat, then the newest."""
-    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    return sorted(pythons, key=lambda python: (python != own, [-int(part) for part in python.split(".")]))
+    return sorted(pythons, key=lambda python: (python != OWN_VERSION, [-int(part) for part in python.split(".")]))
 
 
-def choose_interpreter(lock: EngineLock) -> tuple[Path, str]:
+def choose_interpreter(lock: EngineLock) -> tuple[Interpreter, str]:
     """An interpreter that the lock has wheels for and that can make virtual environments, and its version as "3.11".
 
     Raises OnecatError (exit code 2) when there is none.
     """
     incomplete = []
-    for python in _preferred(lock.pythons):
-        own = python == f"{sys.version_info[0]}.{sys.version_info[1]}" and sys.implementation.name == "cpython"
-        found = sys.executable if own else shutil.which(f"python{python}")
-        if not found:
+    for interpreter in interpreters(_preferred(lock.pythons)):
+        version = interpreter.answers(PRINT_VERSION)
+        if (
+            version not in lock.pythons
+            or interpreter.answers("import sys; print(sys.implementation.name)") != "cpython"
+        ):
             continue
-        if _answers(Path(found), "import ensurepip, venv, sys; print('%d.%d' % sys.version_info[:2])") == python:
-            return Path(found), python
-        incomplete.append(f"python{python}")
+        if interpreter.answers("import ensurepip, venv; print('yes')") == "yes":
+            return interpreter, str(version)
+        incomplete.append(f"python{version}")
     raise OnecatError(
         f"{incomplete[0]} cannot make virtual environments"
         if incomplete
-        else "no Python that the engine has wheels for",
+        else "this machine has no Python that the engine has wheels for",
         expected=f"Python {' or '.join(lock.pythons)} with its modules venv and ensurepip",
         next_steps=[f"on Debian or Ubuntu: apt-get install {incomplete[0] if incomplete else 'python3'}-venv"],
     )
-
-
-def _answers(python: Path, program: str) -> str | None:
-    """What a small program prints under an interpreter; None when it fails."""
-    try:
-        answer = subprocess.run(
-            [str(python), "-I", "-c", program], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return answer.stdout.strip() if answer.returncode == 0 else None
 
 
 def _checked(lock: EngineLock, python: str, directory: Path) -> NativeRuntime | None:
@@ -176,14 +165,14 @@ def _checked(lock: EngineLock, python: str, directory: Path) -> NativeRuntime | 
     except ValueError:
         return None
     digest = lock.digest(python)
-    interpreter = directory / "bin" / "python"
+    interpreter = Interpreter(directory / "bin" / "python")
     if written.get("lock_digest") != digest or written.get("directory") != str(directory):
         return None
     if _expected_distributions(lock, python) - _installed(directory, python):
         return None
-    if _answers(interpreter, "import sys; print('%d.%d' % sys.version_info[:2])") != python:
+    if interpreter.answers(PRINT_VERSION) != python:
         return None
-    return NativeRuntime(lock.engine, lock.version, interpreter, directory, python, digest)
+    return NativeRuntime(lock.engine, lock.version, interpreter.path, directory, python, digest)
 
 
 def _expected_distributions(lock: EngineLock, python: str) -> set[str]:
@@ -228,7 +217,7 @@ def _only_builder(path: Path, report: Report) -> Iterator[None]:
 
 
 def _build(
-    lock: EngineLock, python: str, interpreter: Path, directory: Path, store: WheelStore, report: Report
+    lock: EngineLock, python: str, interpreter: Interpreter, directory: Path, store: WheelStore, report: Report
 ) -> NativeRuntime:
     rows = lock.for_python(python)
     log = directory.with_name(f"{directory.name}.log")
@@ -239,8 +228,8 @@ def _build(
     check_space([(store.directory, download), (directory, installed)])
     _make_environment(interpreter, directory, log, report)
     python_path = directory / "bin" / "python"
-    fetch(lock, rows, store, python_path, log, report)
-    _install(lock, python, directory, store, log, report)
+    rows = fetch(lock, store, Downloader(python_path, python, log), report)
+    _install(lock, python, rows, directory, store, log, report)
     _import_check(python_path, log, report)
     digest = lock.digest(python)
     marker = {"schema": "onecat.runtime/1", "engine": lock.engine, "version": lock.version, "python": python}
@@ -252,13 +241,13 @@ def _build(
     return NativeRuntime(lock.engine, lock.version, python_path, directory, python, digest)
 
 
-def _make_environment(interpreter: Path, directory: Path, log: Path, report: Report) -> None:
+def _make_environment(interpreter: Interpreter, directory: Path, log: Path, report: Report) -> None:
     """An empty virtual environment with pip; one whose installation was cut off is made anew."""
     usable = (
         directory.is_dir()
         and not (directory / INSTALLING).exists()
         and not (directory / MARKER).exists()
-        and _answers(directory / "bin" / "python", "import pip; print('yes')") == "yes"
+        and Interpreter(directory / "bin" / "python").answers("import pip; print('yes')") == "yes"
     )
     if usable:
         return
@@ -266,7 +255,7 @@ def _make_environment(interpreter: Path, directory: Path, log: Path, report: Rep
         report(f"environment: removing the unfinished or damaged one in {directory}")
         shutil.rmtree(directory)
     report(f"environment: making {directory}")
-    command = [str(interpreter), "-m", "venv", str(directory)]
+    command = [str(interpreter.path), "-m", "venv", str(directory)]
     code, output = run_logged(command, clean_environment(os.environ), log, lambda: None)
     if code != 0:
         shutil.rmtree(directory, ignore_errors=True)
@@ -284,8 +273,15 @@ def install_requirements(rows: Sequence[tuple[str, Path, str]]) -> str:
     return "".join(f"{project} @ file://{quote(str(path))} --hash=sha256:{sha256}\n" for project, path, sha256 in rows)
 
 
-def _install(lock: EngineLock, python: str, directory: Path, store: WheelStore, log: Path, report: Report) -> None:
-    rows = [store.with_recorded_hash(row) for row in lock.for_python(python)]
+def _install(
+    lock: EngineLock,
+    python: str,
+    rows: Sequence[LockedFile],
+    directory: Path,
+    store: WheelStore,
+    log: Path,
+    report: Report,
+) -> None:
     companion, companion_hash = write_metadata_wheel(
         store.directory, "vllm", companion_version(lock), COMPANION_SUMMARY
     )

@@ -38,11 +38,31 @@ def requirement_line(row: LockedFile) -> str:
     return f"{row.project}=={row.version}" + (f" --hash=sha256:{row.sha256}" if row.sha256 else "") + "\n"
 
 
-def download_command(python: Path, requirements: Path, target: Path, hashed: bool) -> list[str]:
-    """pip's command that downloads exactly the files of a requirements file, as the user's pip is configured."""
-    command = [str(python), "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input"]
+def download_command(
+    pip: Path, requirements: Path, target: Path, *, hashed: bool, lock: EngineLock, python: str
+) -> list[str]:
+    """pip's command that downloads exactly the wheels of a requirements file, as the user's pip is configured.
+
+    Parameters:
+        pip: an interpreter with pip, of any version. python: the CPython version the wheels are for, as "3.11".
+        hashed: whether every line of the requirements file has a hash.
+    """
+    command = [str(pip), "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input"]
     command += ["--disable-pip-version-check", "--progress-bar=off", *(["--require-hashes"] if hashed else [])]
+    command += ["--implementation=cp", f"--python-version={python}", f"--abi=cp{python.replace('.', '')}"]
+    command += [f"--platform={platform}" for platform in platform_tags(lock.machine, lock.glibc)]
     return [*command, "--dest", str(target), "--requirement", str(requirements)]
+
+
+def platform_tags(machine: str, glibc: str) -> list[str]:
+    """Platform tags of wheels that a machine with that glibc accepts, best first (PEP 600 and its older aliases)."""
+    aliases = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+    tags = []
+    for minor in range(int(glibc.split(".")[1]), 4, -1):
+        tags.append(f"manylinux_2_{minor}_{machine}")
+        if minor in aliases:
+            tags.append(f"{aliases[minor]}_{machine}")
+    return [*tags, f"linux_{machine}"]
 
 
 def download_error(

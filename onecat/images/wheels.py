@@ -16,16 +16,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onecat.errors import OnecatError
 from onecat.images.disk import megabytes, out_of_space_told, run_logged, write_atomically
 from onecat.images.lock import EngineLock, LockedFile
 from onecat.images.pip import clean_environment, download_command, download_error, requirement_line
 
+if TYPE_CHECKING:
+    from onecat.paths import Home
+
 Report = Callable[[str], None]
 
 CHUNK_BYTES = 100_000_000
 REPORT_SECONDS = 5.0
+FILE_COST_BYTES = 3_000_000  # what one more file costs in download time, as bytes (measured here: 0.1 s at 30 MB/s)
 
 
 @dataclass(frozen=True)
@@ -45,17 +50,35 @@ class WheelStore:
         return self.directory / row.file
 
     def with_recorded_hash(self, row: LockedFile) -> LockedFile:
-        """The row, completed by the hash and size recorded at first use where the lock has none."""
-        if row.sha256 is not None or not self.recorded.is_file():
+        """The row, completed by the hash recorded at first use where the lock has none."""
+        if row.sha256 is not None:
             return row
-        known = json.loads(self.recorded.read_text(encoding="utf-8")).get(row.file)
-        return replace(row, sha256=known["sha256"], size=known["size"]) if known else row
+        return replace(row, sha256=self.recorded_hashes().get(row.file))
+
+    def recorded_hashes(self) -> dict[str, str]:
+        """File name -> SHA-256 in hex, as recorded at first use. Raises OnecatError when the record is damaged."""
+        if not self.recorded.is_file():
+            return {}
+        try:
+            return {str(name): str(value) for name, value in json.loads(self.recorded.read_text("utf-8")).items()}
+        except (ValueError, AttributeError) as error:
+            raise OnecatError(
+                "the record of hashes seen at first use is damaged",
+                where=str(self.recorded),
+                expected="a JSON object of file names and SHA-256 values",
+                next_steps=["repair it from a backup, or remove it to trust the next download again"],
+            ) from error
 
     def holds(self, row: LockedFile) -> bool:
         """Whether the file is here with the right hash. Reads the whole file."""
         row = self.with_recorded_hash(row)
         path = self.path(row)
         return row.sha256 is not None and path.is_file() and file_sha256(path) == row.sha256
+
+
+def wheel_store(home: Home) -> WheelStore:
+    """The store of this user. Raises OnecatError when a folder named in ONECAT_WHEELS is missing."""
+    return WheelStore(home.wheels, wheel_folders(os.environ), home.data / "recorded-hashes.json")
 
 
 def wheel_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
@@ -95,56 +118,67 @@ def chunks(rows: Sequence[LockedFile], lock: EngineLock, limit: int = CHUNK_BYTE
     return groups
 
 
-def fetch(
-    lock: EngineLock, rows: Sequence[LockedFile], store: WheelStore, python: Path, log: Path, report: Report
-) -> None:
-    """Bring every file of `rows` into the store, verified; what is there already stays.
+@dataclass(frozen=True)
+class Downloader:
+    """How missing files are downloaded.
 
-    Parameters:
-        python: an interpreter with pip, of the Python version the files are for.
-        log: file that pip's output is appended to.
+    pip: an interpreter with pip, of any version. python: the CPython version the files are for, as "3.11".
+    log: file that pip's output is appended to.
+    """
+
+    pip: Path
+    python: str
+    log: Path
+
+
+def fetch(lock: EngineLock, store: WheelStore, downloader: Downloader, report: Report) -> tuple[LockedFile, ...]:
+    """Bring every file of the lock for the downloader's Python version into the store; what is there already stays.
+
+    Returns the rows, each with its hash.
 
     Raises:
         OnecatError: a file that nobody has or with another hash (exit code 2), no index could be reached (3), the disk
             is full (5). What has been fetched until then stays in the store.
     """
-    store.directory.mkdir(parents=True, exist_ok=True)
-    rows = [store.with_recorded_hash(row) for row in rows]
-    missing = [row for row in rows if not store.holds(row) and not _take_from_folders(row, store, report)]
-    total = sum(lock.estimated_size(row) for row in missing)
+    rows = [store.with_recorded_hash(row) for row in lock.for_python(downloader.python)]
+    with out_of_space_told(store.directory):
+        store.directory.mkdir(parents=True, exist_ok=True)
+        missing = [row for row in rows if not store.holds(row) and not _take_from_folders(row, store, report)]
     if not missing:
         report(f"wheels: all {len(rows)} files are here and verified ({store.directory})")
-        return
-    report(
-        f"wheels: {len(rows) - len(missing)} of {len(rows)} are here; downloading {len(missing)}, {megabytes(total)}"
-    )
-    meter = _Meter(total, report)
+    else:
+        total = sum(lock.estimated_size(row) for row in missing)
+        here = len(rows) - len(missing)
+        report(f"wheels: {here} of {len(rows)} are here; downloading {len(missing)}, {megabytes(total)}")
+    meter = _Meter(lock, missing, report)
     for group in chunks(missing, lock):
-        _download(lock, group, store, python, log, report, meter)
-        meter.finish(sum(lock.estimated_size(row) for row in group))
+        _download(lock, group, store, downloader, report, meter)
+        meter.finish(group)
+    return tuple(store.with_recorded_hash(row) for row in rows)
 
 
 class _Meter:
     """Reports how far a download is, at most every REPORT_SECONDS."""
 
-    def __init__(self, total: int, report: Report) -> None:
-        self.total, self.report = total, report
-        self.done = 0
+    def __init__(self, lock: EngineLock, rows: Sequence[LockedFile], report: Report) -> None:
+        self.lock, self.report = lock, report
+        self.total, self.done = sum(map(lock.estimated_size, rows)), 0
+        self.files, self.files_done = len(rows), 0
         self.started = self.reported = time.monotonic()
 
     def show(self, partly: int, always: bool = False) -> None:
         now, done = time.monotonic(), min(self.done + partly, self.total)
         if done and (always or now - self.reported >= REPORT_SECONDS):
             self.reported = now
-            left = (now - self.started) * (self.total - done) / done
-            self.report(
-                f"wheels: {megabytes(done)} of {megabytes(self.total)} ({done * 100 // max(self.total, 1)} %), "
-                f"about {left:.0f} s left"
-            )
+            work = done + self.files_done * FILE_COST_BYTES
+            left = (now - self.started) * ((self.total + self.files * FILE_COST_BYTES) / work - 1)
+            percent = done * 100 // max(self.total, 1)
+            self.report(f"wheels: {megabytes(done)} of {megabytes(self.total)} ({percent} %), about {left:.0f} s left")
 
-    def finish(self, size: int) -> None:
-        self.done += size
-        self.show(0, always=self.done >= self.total)
+    def finish(self, rows: Sequence[LockedFile]) -> None:
+        self.done += sum(map(self.lock.estimated_size, rows))
+        self.files_done += len(rows)
+        self.show(0, always=self.files_done == self.files)
 
 
 def _take_from_folders(row: LockedFile, store: WheelStore, report: Report) -> bool:
@@ -170,8 +204,7 @@ def _take_from_folders(row: LockedFile, store: WheelStore, report: Report) -> bo
 def _keep(partial: Path, row: LockedFile, sha256: str, store: WheelStore, report: Report) -> None:
     """Move a verified file to its place; record its hash when the lock has none."""
     if row.sha256 is None:
-        known = json.loads(store.recorded.read_text(encoding="utf-8")) if store.recorded.is_file() else {}
-        known[row.file] = {"sha256": sha256, "size": partial.stat().st_size}
+        known = store.recorded_hashes() | {row.file: sha256}
         store.recorded.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(store.recorded, json.dumps(known, indent=2, sort_keys=True) + "\n")
         report(
@@ -185,8 +218,7 @@ def _download(
     lock: EngineLock,
     group: Sequence[LockedFile],
     store: WheelStore,
-    python: Path,
-    log: Path,
+    downloader: Downloader,
     report: Report,
     meter: _Meter,
 ) -> None:
@@ -194,9 +226,16 @@ def _download(
         (scratch / "temporary").mkdir()
         requirements = scratch / "requirements.txt"
         requirements.write_text("".join(map(requirement_line, group)), encoding="utf-8")
-        command = download_command(python, requirements, scratch / "files", hashed=all(row.sha256 for row in group))
+        command = download_command(
+            downloader.pip,
+            requirements,
+            scratch / "files",
+            hashed=all(row.sha256 for row in group),
+            lock=lock,
+            python=downloader.python,
+        )
         environment = clean_environment(os.environ) | {"TMPDIR": str(scratch / "temporary")}
-        code, output = run_logged(command, environment, log, lambda: meter.show(_size_below(scratch)))
+        code, output = run_logged(command, environment, downloader.log, lambda: meter.show(_size_below(scratch)))
         got: dict[str, Path] = {}
         for path in sorted((scratch / "files").glob("*.whl")):
             got[file_sha256(path)] = path
@@ -205,7 +244,7 @@ def _download(
         for row in group:
             found = got.get(row.sha256 or "")
             if found is None:
-                raise download_error(lock, row, group, code, output, store.directory, log)
+                raise download_error(lock, row, group, code, output, store.directory, downloader.log)
             _keep(found, row, row.sha256 or file_sha256(found), store, report)
 
 

@@ -1,0 +1,67 @@
+"""The image of a profile, from its recipe to a tag on a Docker engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onecat.errors import ExitCode, OnecatError
+from onecat.images.context import Context, render_context
+from onecat.images.docker_build import BuiltImage, build_image, check_buildable, find_image
+from onecat.images.interpreters import interpreters
+from onecat.images.wheels import Downloader, WheelStore, fetch, wheel_store
+
+if TYPE_CHECKING:
+    from onecat.config.schema import Profile
+    from onecat.paths import Home
+
+Report = Callable[[str], None]
+
+
+def ensure_image(
+    profile: Profile,
+    home: Home,
+    docker_host: str | None,
+    report: Report,
+    build_arguments: Mapping[str, str] | None = None,
+) -> BuiltImage:
+    """The image of a profile on the engine at `docker_host`, built now unless an equal one is there.
+
+    Raises OnecatError as `build_image` does, and as `onecat.images.wheels.fetch` does for recipes with wheels.
+    """
+    store = wheel_store(home)
+    context = render_context(profile, store.recorded_hashes())
+    check_buildable(context, build_arguments or {})
+    present = find_image(context, docker_host)
+    if present is not None:
+        report(f"image: {context.tag} is up to date")
+        return present
+    logs = home.data / "builds"
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", context.tag)
+    if context.lock is not None:
+        report(
+            f"engine: {context.lock.engine} {context.lock.version} on Python {context.python}. "
+            f"{context.lock.packaged_by}"
+        )
+        context = _with_fetched_wheels(context, profile, store, logs / f"{name}.pip.log", report)
+    return build_image(context, store.directory, docker_host, report, logs / f"{name}.log", build_arguments)
+
+
+def _with_fetched_wheels(context: Context, profile: Profile, store: WheelStore, log: Path, report: Report) -> Context:
+    """The context again, now that all wheels are in the store and all hashes are known."""
+    assert context.lock is not None
+    fetch(context.lock, store, Downloader(_interpreter_with_pip(), context.python, log), report)
+    return render_context(profile, store.recorded_hashes())
+
+
+def _interpreter_with_pip() -> Path:
+    for python in interpreters(("3", "3.14", "3.13", "3.12", "3.11", "3.10")):
+        if python.answers("import pip; print('yes')") == "yes":
+            return python.path
+    raise OnecatError(
+        "no Python with pip was found to download the wheels",
+        next_steps=["on Debian or Ubuntu: apt-get install python3-pip", "or: python3 -m ensurepip"],
+        code=ExitCode.USAGE,
+    )

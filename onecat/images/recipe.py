@@ -1,0 +1,50 @@
+"""Image recipes: a directory under templates/image/ with a Dockerfile template and a few facts in recipe.yaml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from onecat.errors import OnecatError
+from onecat.resources import resource_directory
+
+FACTS = "recipe.yaml"
+COMMON = "common"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One recipe.
+
+    wheels: the build context carries the wheels of the engine's lock. network: the build's steps need a network.
+    patches: the engine is built from pinned source with the profile's patch series.
+    build_arguments: build arguments a person must give, with what they are.
+    """
+
+    name: str
+    directory: Path
+    wheels: bool
+    network: bool
+    patches: bool = False
+    build_arguments: dict[str, str] = field(default_factory=dict)
+
+    def files(self) -> dict[str, Path]:
+        """Name in the build context -> template or plain file; the recipe's own win over the common ones."""
+        found: dict[str, Path] = {}
+        for folder in (self.directory.parent / COMMON, self.directory):
+            for path in sorted(folder.rglob("*")):
+                if path.is_file() and path.name not in (FACTS, "macros.j2"):
+                    found[path.relative_to(folder).as_posix().removesuffix(".j2")] = path
+        return found
+
+
+def load_recipe(name: str) -> Recipe:
+    """The recipe of that name. Raises OnecatError naming the known ones when there is none."""
+    import yaml
+
+    root = resource_directory("templates") / "image"
+    facts = root / name / FACTS
+    if not facts.is_file():
+        known = sorted(path.parent.name for path in root.glob(f"*/{FACTS}"))
+        raise OnecatError(f"there is no image recipe {name}", expected=f"one of: {', '.join(known)}", where=str(root))
+    return Recipe(name=name, directory=facts.parent, **yaml.safe_load(facts.read_text(encoding="utf-8")))
