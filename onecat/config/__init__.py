@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onecat.config.combinations import SET_BY_ONECAT
     from onecat.config.editor_schema import json_schema
     from onecat.config.loading import deployment_from, list_profiles, load_deployment, load_profile
     from onecat.config.schema import Deployment, Origin, Profile
     from onecat.config.validate import nearest_name
 
 _HOMES = {
+    "SET_BY_ONECAT": "combinations",
     "json_schema": "editor_schema",
     "deployment_from": "loading",
     "list_profiles": "loading",
@@ -27,6 +29,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "SET_BY_ONECAT",
     "Deployment",
     "Origin",
     "Profile",

@@ -1,0 +1,26 @@
+"""Engines: what each version of each server accepts, where it answers, and what its log tells while it starts.
+
+In: an engine's name and version, flag values, log lines. Out: its `FlagSchema`, command line words, `Phase`s.
+A new engine version is a file in schemas/ (tools/flag_schema.py writes it), a new phase a row in log_phases.yaml.
+"""
+
+from onecat.engines.flags import parse_size, typed, words, wrong_value
+from onecat.engines.phases import phase_of
+from onecat.engines.records import Engine, Flag, FlagSchema, Phase, RemovedFlag
+from onecat.engines.tables import engine, flag_schema, removed_flags
+
+__all__ = [
+    "Engine",
+    "Flag",
+    "FlagSchema",
+    "Phase",
+    "RemovedFlag",
+    "engine",
+    "flag_schema",
+    "parse_size",
+    "phase_of",
+    "removed_flags",
+    "typed",
+    "words",
+    "wrong_value",
+]

@@ -1,0 +1,79 @@
+"""What is known of an engine, of its flags, and of the phases of its start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+FlagKind = Literal["boolean", "switch", "text", "integer", "number", "size", "size-or-auto", "json", "json-or-text"]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A server program. `serve`: words before the server's arguments; paths: its HTTP endpoints."""
+
+    name: str
+    family: str
+    serve: tuple[str, ...]
+    health_path: str
+    models_path: str
+    metrics_path: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag of one engine version.
+
+    kind: `boolean` has a negation, `switch` can only be given; `size` may be written as 1k (1000) or 1K (1024).
+    many: takes several words; repeated: is given once per value.
+    """
+
+    name: str
+    kind: FlagKind
+    negation: str | None = None
+    aliases: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    default: bool | int | float | str | None = None
+    positional: bool = False
+    many: bool = False
+    repeated: bool = False
+
+
+@dataclass(frozen=True)
+class FlagSchema:
+    """What one version of an engine family accepts.
+
+    quantization: methods with the least compute capability, ten times (75 for 7.5), or None when it is not known.
+    float16_refused: model types for which the engine refuses float16.
+    """
+
+    family: str
+    version: str
+    flags: Mapping[str, Flag]
+    quantization: Mapping[str, int | None]
+    float16_refused: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RemovedFlag:
+    """A flag that the engine had once or never, and what to do in its place."""
+
+    flag: str
+    instead: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A step of a server's start. `name` is stable; `percent` is how far the step has come, when the log tells it."""
+
+    name: str
+    text: str
+    percent: int | None = None
+
+    @property
+    def title(self) -> str:
+        """The phase in words, as `loading weights 40 %`."""
+        return self.text if self.percent is None else f"{self.text} {self.percent} %"

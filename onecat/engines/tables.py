@@ -1,0 +1,75 @@
+"""The data files of this room as records, each read once when it is first needed."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from onecat.engines.records import Engine, Flag, FlagSchema, RemovedFlag
+from onecat.errors import ExitCode, OnecatError
+
+ROOM = Path(__file__).resolve().parent
+"""The directory of the data files."""
+
+
+def engine(name: str) -> Engine:
+    """The engine with this name. Raises OnecatError when there is none."""
+    known = _engines()
+    if name not in known:
+        raise OnecatError(f"there is no engine `{name}`", expected=f"one of: {', '.join(known)}")
+    return known[name]
+
+
+@cache
+def flag_schema(name: str, version: str) -> FlagSchema:
+    """The flags that engine `name` accepts at `version`.
+
+    Raises OnecatError when that version has no schema: guessing flags would fail at start, minutes later.
+    """
+    family = engine(name).family
+    path = ROOM / "schemas" / f"{family}-{version}.yaml"
+    if not path.is_file():
+        versions = sorted(each.stem.removeprefix(f"{family}-") for each in path.parent.glob(f"{family}-*.yaml"))
+        raise OnecatError(
+            f"the flags of {name} {version} are not known to this onecat",
+            expected=f"one of the versions {', '.join(versions)}",
+            next_steps=[
+                f"write its schema: python tools/flag_schema.py > onecat/engines/schemas/{path.name}, with the Python "
+                "of an environment that holds that engine"
+            ],
+            code=ExitCode.USAGE,
+        )
+    document = read_table(path)
+    return FlagSchema(
+        family=document["family"],
+        version=document["version"],
+        flags={name: _flag(name, row) for name, row in document["flags"].items()},
+        quantization=document["quantization"],
+        float16_refused=tuple(document["float16_refused"]),
+    )
+
+
+@cache
+def removed_flags() -> dict[str, RemovedFlag]:
+    """Flags that guides name and current engines refuse, by name."""
+    return {str(row["flag"]): RemovedFlag(**row) for row in read_table(ROOM / "removed_flags.yaml")}
+
+
+@cache
+def _engines() -> dict[str, Engine]:
+    rows = read_table(ROOM / "engines.yaml")
+    return {str(row["name"]): Engine(**{**row, "serve": tuple(row["serve"])}) for row in rows}
+
+
+def _flag(name: str, row: dict[str, Any]) -> Flag:
+    lists: dict[str, Any] = {key: tuple(row[key]) for key in ("aliases", "choices") if key in row}
+    return Flag(name, **{**row, **lists})
+
+
+def read_table(path: Path) -> Any:
+    """One data file of this room as plain data."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
