@@ -56,6 +56,7 @@ def inspect(directory: Path) -> Checkpoint:
         key_value_heads=_integer(text.get("num_key_value_heads")),
         head_dim=_integer(text.get("head_dim")),
         max_position_embeddings=_integer(text.get("max_position_embeddings")),
+        rope_type=_rope_type(text.get("rope_parameters") or text.get("rope_scaling")),
         vocabulary_size=_integer(text.get("vocab_size")),
         quantization=_string(quantization.get("quant_method")) if isinstance(quantization, Mapping) else None,
         weight_bytes=sum(tensor.end - tensor.begin for tensor in tensors),
@@ -63,6 +64,14 @@ def inspect(directory: Path) -> Checkpoint:
         files=tuple(sorted(headers)),
         problems=tuple(problems),
     )
+
+
+def _rope_type(parameters: Any) -> str | None:
+    if not isinstance(parameters, Mapping):
+        return None
+    if any(isinstance(each, Mapping) for each in parameters.values()):
+        return "several"
+    return _string(parameters.get("rope_type") or parameters.get("type"))
 
 
 def _read_headers(directory: Path, problems: list[Problem]) -> dict[str, Header]:

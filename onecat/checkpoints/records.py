@@ -20,7 +20,8 @@ class Checkpoint:
     """One model directory.
 
     dtype: as in config.json (`bfloat16`); quantization: the `quant_method` that config.json claims, or None;
-    weight_bytes: bytes of all tensors; parameters: number of stored tensor elements (packed ones count once).
+    rope_type: how config.json says that positions are stretched (`yarn`, `linear`), "several" when layers differ, or
+    None; weight_bytes: bytes of all tensors; parameters: number of stored tensor elements (packed ones count once).
     """
 
     directory: str
@@ -33,6 +34,7 @@ class Checkpoint:
     key_value_heads: int | None = None
     head_dim: int | None = None
     max_position_embeddings: int | None = None
+    rope_type: str | None = None
     vocabulary_size: int | None = None
     quantization: str | None = None
     weight_bytes: int = 0
