@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onecat.config.editor_schema import json_schema
     from onecat.config.loading import deployment_from, list_profiles, load_deployment, load_profile
     from onecat.config.schema import Deployment, Origin, Profile
+    from onecat.config.starter import deployment_name, starter_text
     from onecat.config.validate import nearest_name
 
 _HOMES = {
@@ -25,6 +26,8 @@ _HOMES = {
     "Deployment": "schema",
     "Origin": "schema",
     "Profile": "schema",
+    "deployment_name": "starter",
+    "starter_text": "starter",
     "nearest_name": "validate",
 }
 
@@ -34,11 +37,13 @@ __all__ = [
     "Origin",
     "Profile",
     "deployment_from",
+    "deployment_name",
     "json_schema",
     "list_profiles",
     "load_deployment",
     "load_profile",
     "nearest_name",
+    "starter_text",
 ]
 
 

@@ -12,9 +12,10 @@ from onecat.planner.records import ContainerPlan, Layout, Plan, Reason, Refusal,
 
 if TYPE_CHECKING:
     from onecat.planner.flags import check_profile_flags
+    from onecat.planner.suggestion import suggest_profile
     from onecat.planner.synthesis import make_plan
 
-_HOMES = {"make_plan": "synthesis", "check_profile_flags": "flags"}
+_HOMES = {"make_plan": "synthesis", "check_profile_flags": "flags", "suggest_profile": "suggestion"}
 
 __all__ = [
     "ContainerPlan",
@@ -24,6 +25,7 @@ __all__ = [
     "Refusal",
     "check_profile_flags",
     "make_plan",
+    "suggest_profile",
     "to_json",
 ]
 

@@ -81,6 +81,13 @@ def _heads(at: Situation) -> Iterator[Refusal]:
         )
 
 
+def _layout(at: Situation) -> Iterator[Refusal]:
+    for name in ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size"):
+        value = at.value(name)
+        if isinstance(value, int) and value < 1:
+            yield Refusal("layout", f"{name} is {value}, and cannot be below 1", (f"{name}: 1",))
+
+
 def _gpus(at: Situation) -> Iterator[Refusal]:
     needed = at.layout.tensor_parallel * at.layout.pipeline_parallel * at.layout.replicas
     if at.profile.hardware.accelerator == "nvidia" and at.gpus is not None and needed > at.gpus:
@@ -183,6 +190,7 @@ def _told(capability: int) -> str:
 RULES: tuple[Callable[[Situation], Iterator[Refusal]], ...] = (
     _checkpoint,
     _length,
+    _layout,
     _heads,
     _gpus,
     _bfloat16,

@@ -1,0 +1,168 @@
+"""`onecat plan`: show how the server would be started, and why, without starting anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from onecat.cli import console
+
+if TYPE_CHECKING:
+    from onecat.config import Deployment
+    from onecat.planner import Plan, Reason
+
+COLUMNS = 80
+
+
+def register(app: typer.Typer) -> None:
+    app.command("plan", help="Show how the server would be started, with a reason for each argument.")(plan)
+
+
+def plan(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="onecat.yaml, or its directory [./onecat.yaml].")
+    ] = None,
+    model: Annotated[Path | None, typer.Option("--model", "-m", help="Checkpoint, in place of onecat.yaml's.")] = None,
+    profile: Annotated[str | None, typer.Option("--profile", "-p", help="Profile, in place of onecat.yaml's.")] = None,
+    runtime: Annotated[str | None, typer.Option("--runtime", help="native or container.")] = None,
+    facts_file: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="Facts of the host, from `onecat facts --json`.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FLAG=VALUE", help="A `vllm serve` flag; may be repeated.")
+    ] = None,
+    tensor_parallel: Annotated[int | None, typer.Option("--tensor-parallel", help="tensor-parallel-size.")] = None,
+    pipeline_parallel: Annotated[
+        int | None, typer.Option("--pipeline-parallel", help="pipeline-parallel-size.")
+    ] = None,
+    max_model_len: Annotated[
+        str | None, typer.Option("--max-model-len", help="Longest context, as 4096 or 32K.")
+    ] = None,
+    kv_cache_dtype: Annotated[str | None, typer.Option("--kv-cache-dtype", help="Data type of the KV cache.")] = None,
+    gpu_memory_utilization: Annotated[
+        float | None, typer.Option("--gpu-memory-utilization", help="Share of GPU memory the engine may use.")
+    ] = None,
+    max_num_seqs: Annotated[int | None, typer.Option("--max-num-seqs", help="Most requests in one batch.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON (onecat.plan/1).")] = False,
+) -> None:
+    from onecat.checkpoints import inspect
+    from onecat.config import load_profile
+    from onecat.errors import ExitCode
+    from onecat.planner import make_plan, to_json
+
+    named: dict[str, Any] = {
+        "tensor-parallel-size": tensor_parallel,
+        "pipeline-parallel-size": pipeline_parallel,
+        "max-model-len": max_model_len,
+        "kv-cache-dtype": kv_cache_dtype,
+        "gpu-memory-utilization": gpu_memory_utilization,
+        "max-num-seqs": max_num_seqs,
+    }
+    command_line = flag_settings(settings or []) | {name: value for name, value in named.items() if value is not None}
+    deployment = planned_deployment(config, model, profile, runtime)
+    facts = None
+    if facts_file is not None:
+        from onecat.probe import read_facts
+
+        facts = read_facts(facts_file)
+    made = make_plan(
+        deployment, load_profile(deployment.profile), inspect(Path(deployment.model.path)), facts, command_line
+    )
+    if as_json:
+        console.print_json(to_json(made))
+    else:
+        print(text_of(made))
+    if made.refusals:
+        raise typer.Exit(int(ExitCode.NO))
+
+
+def planned_deployment(config: Path | None, model: Path | None, profile: str | None, runtime: str | None) -> Deployment:
+    """The deployment that the options mean: of a file, or of --model and --profile alone."""
+    from onecat.config import deployment_from, deployment_name, load_deployment
+    from onecat.errors import OnecatError
+
+    options = {"model.path": str(model) if model else None, "profile": profile, "runtime": runtime}
+    overrides = {name: value for name, value in options.items() if value is not None}
+    file = config or Path("onecat.yaml")
+    if file.is_dir():
+        file = file / "onecat.yaml"
+    if config is None and model is not None and profile is not None:
+        return deployment_from({"name": deployment_name(model.absolute().name), **overrides})
+    if config is None and not file.exists():
+        raise OnecatError(
+            "there is no onecat.yaml here",
+            expected="--config FILE, or both --model DIRECTORY and --profile NAME",
+            where=str(file.absolute()),
+            next_steps=["onecat init", "onecat plan --model DIRECTORY --profile cpu"],
+        )
+    return load_deployment(file, overrides)
+
+
+def flag_settings(settings: list[str]) -> dict[str, str]:
+    """`--set FLAG=VALUE` options as a mapping; the planner gives each value its flag's type."""
+    from onecat.errors import OnecatError
+
+    result: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not name or not equals:
+            raise OnecatError(f"--set {setting}", expected="--set FLAG=VALUE, as in --set max-model-len=4096")
+        result[name.lstrip("-")] = value
+    return result
+
+
+def text_of(plan: Plan) -> str:
+    """A plan for a person: one row per argument with its origin, the reason below it, in at most 80 columns."""
+    lines = [
+        f"{plan.deployment}: {plan.engine} {plan.engine_version}, profile {plan.profile}, {plan.runtime}, "
+        f"at {plan.host}:{plan.port}"
+    ]
+    if plan.container is not None:
+        lines.append(
+            f"image {plan.container.image}, {plan.container.gpus} GPUs, "
+            f"/dev/shm of {plan.container.shm_bytes // 2**20} MiB"
+        )
+    width = max(len(reason.arg) for reason in plan.reasons) + 2
+    lines += ["", f"{'ARGUMENT':<{width}}{'VALUE':<{COLUMNS - width - 14}}  FROM"]
+    for reason in plan.reasons:
+        lines += _row(reason, width)
+    lines += ["", *_command(["vllm", "serve", *plan.server_args])]
+    for warning in plan.warnings:
+        lines += ["", *_wrapped(f"note: {warning}", "")]
+    for refusal in plan.refusals:
+        lines += ["", *_wrapped(f"REFUSED ({refusal.code}): {refusal.why}", "")]
+        lines += [line for step in refusal.fix for line in _wrapped(f"fix: {step}", "  ")]
+    return "\n".join(lines)
+
+
+def _row(reason: Reason, width: int) -> list[str]:
+    room = COLUMNS - width - 14
+    head = f"{reason.arg:<{width}}{reason.value:<{room}}  {reason.origin}"
+    if len(reason.value) > room:
+        return [
+            f"{reason.arg:<{width}}{reason.value}",
+            f"{'':<{width + room}}  {reason.origin}",
+            *_wrapped(reason.why, "    "),
+        ]
+    return [head, *_wrapped(reason.why, "    ")]
+
+
+def _command(argv: list[str]) -> list[str]:
+    """A command for a shell, continued with backslashes."""
+    import shlex
+
+    lines = [""]
+    for word in map(shlex.quote, argv):
+        if lines[-1] and len(lines[-1]) + len(word) > COLUMNS - 3:
+            lines[-1] += " \\"
+            lines.append("   ")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return lines
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(text, COLUMNS, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)

@@ -1,0 +1,120 @@
+"""`onecat profile`: which profiles there are, what one says, and whether a file is a valid one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from onecat.cli import console
+
+if TYPE_CHECKING:
+    from onecat.config import Profile
+
+JSON_HELP = "Print the result as JSON."
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="List, show and validate hardware profiles.")
+    group.command("list", help="List the profiles that ship with onecat.")(list_all)
+    group.command("show", help="Show what a profile says, with reasons and sources.")(show)
+    group.command("validate", help="Check profiles, by name or file: schema, combinations, the engine's flags.")(
+        validate
+    )
+    app.add_typer(group, name="profile")
+
+
+def list_all(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False) -> None:
+    from onecat.config import list_profiles, load_profile
+
+    profiles = [load_profile(name) for name in list_profiles()]
+    if as_json:
+        console.print_json({"schema": "onecat.profiles/1", "profiles": [_row(each) for each in profiles]})
+        return
+    width = max(len(each.name) for each in profiles)
+    for each in profiles:
+        print(f"{each.name:<{width}}  {each.summary}")
+        print(f"{'':<{width}}  {each.engine.name} {each.engine.version}, {' or '.join(each.launch.runtimes)}")
+
+
+def show(
+    name: Annotated[str, typer.Argument(help="Profile, by name or file.")],
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    from onecat.config import load_profile
+
+    profile = load_profile(name)
+    if as_json:
+        console.print_json({"schema": "onecat.profile/1", **profile.model_dump(mode="json")})
+        return
+    print(text_of(profile))
+
+
+def validate(
+    names: Annotated[list[str] | None, typer.Argument(help="Profiles, by name or file; all that ship if none.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    from onecat.config import list_profiles, load_profile
+    from onecat.engines import flag_schema
+    from onecat.planner import check_profile_flags
+
+    checked = []
+    for name in names or list_profiles():
+        profile = load_profile(name)
+        check_profile_flags(flag_schema(profile.engine.name, profile.engine.version), profile)
+        checked.append({"file": name, "name": profile.name})
+        if not as_json:
+            print(f"{name} is valid")
+    if as_json:
+        console.print_json({"schema": "onecat.profile-validate/1", "valid": checked})
+
+
+def text_of(profile: Profile) -> str:
+    """A profile for a person, in lines of at most 80 columns."""
+    hardware, doctor = profile.hardware, profile.doctor
+    cards = f"{hardware.count} x {' or '.join(hardware.gpu_names)}" if hardware.count else "no accelerator"
+    lines = [f"{profile.name}: {profile.summary}"]
+    lines += _wrapped(f"hardware  {cards}")
+    lines += [f"engine    {profile.engine.name} {profile.engine.version}"]
+    lines += [f"image     {profile.image.tag}, from {profile.image.base}"]
+    lines += [f"runtime   {profile.launch.runtime} (can be: {', '.join(profile.launch.runtimes)})"]
+    if doctor.driver is not None:
+        last = f", up to branch {doctor.driver.last_branch}" if doctor.driver.last_branch else ""
+        lines.append(f"driver    {doctor.driver.minimum} or later{last}")
+    lines += [f"needs     {doctor.memory_gib:g} GiB of memory, {doctor.disk_gib:g} GiB of disk"]
+    lines += ["", "Launch defaults:"]
+    for argument in profile.launch.args:
+        value = str(argument.value).lower() if isinstance(argument.value, bool) else argument.value
+        lines += [f"  {argument.arg}: {value}", *_reason(argument.why, argument.source)]
+    for variable in profile.launch.env:
+        lines += [f"  {variable.name}={variable.value}", *_reason(variable.why, variable.source)]
+    if profile.notes:
+        lines += ["", "To know:"]
+        lines += [line for note in profile.notes for line in _wrapped(f"- {note}", "  ")]
+    lines += ["", "Sources:", *(f"  {source}" for source in profile.sources)]
+    return "\n".join(lines)
+
+
+def _reason(why: str, source: str | None) -> list[str]:
+    return [*_wrapped(why, "      "), *([f"      {source}"] if source else [])]
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(
+        break_on_hyphens=False,
+        text, 80, initial_indent=indent, subsequent_indent=f"{indent}  " if text[:2] == "- " else indent
+    )
+
+
+def _row(profile: Profile) -> dict[str, Any]:
+    return {
+        "name": profile.name,
+        "summary": profile.summary,
+        "engine": profile.engine.name,
+        "engine_version": profile.engine.version,
+        "runtimes": list(profile.launch.runtimes),
+        "gpu_names": list(profile.hardware.gpu_names),
+        "gpus": profile.hardware.count,
+    }
