@@ -102,10 +102,8 @@ def _reason(why: str, source: str | None) -> list[str]:
 def _wrapped(text: str, indent: str = "") -> list[str]:
     import textwrap
 
-    return textwrap.wrap(
-        break_on_hyphens=False,
-        text, 80, initial_indent=indent, subsequent_indent=f"{indent}  " if text[:2] == "- " else indent
-    )
+    following = f"{indent}  " if text.startswith("- ") else indent
+    return textwrap.wrap(text, 80, initial_indent=indent, subsequent_indent=following, break_on_hyphens=False)
 
 
 def _row(profile: Profile) -> dict[str, Any]:
