@@ -122,8 +122,8 @@ def _override(source: Source, overrides: Mapping[str, Any]) -> tuple[Source, fro
 def _origins(
     source: Source, layer: Literal["profile", "onecat.yaml"], overridden: Iterable[KeyPath]
 ) -> dict[KeyPath, Origin]:
-    origins = {path: Origin(layer, str(spot.value)) for path, spot in source.spots.items()}
-    return origins | {path: Origin("command line", COMMAND_LINE) for path in overridden}
+    origins = {path: Origin(layer, str(spot.value), str(spot.key or spot.value)) for path, spot in source.spots.items()}
+    return origins | {path: Origin("command line", COMMAND_LINE, COMMAND_LINE) for path in overridden}
 
 
 def _with_origins(document: AnyDocument, origins: Mapping[KeyPath, Origin]) -> AnyDocument:

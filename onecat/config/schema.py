@@ -25,10 +25,11 @@ class Record(BaseModel):
 
 @dataclass(frozen=True)
 class Origin:
-    """Which layer a value came from, and where in it: `file:line:column`, or None for a default."""
+    """Which layer a value came from, and where in it it and its key stand: `file:line:column`, None for a default."""
 
     layer: Literal["default", "profile", "onecat.yaml", "command line"]
     where: str | None = None
+    key: str | None = None
 
 
 DEFAULT = Origin("default")

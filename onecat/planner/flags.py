@@ -96,9 +96,8 @@ def _deployment(deployment: Deployment) -> Iterator[_Raw]:
         origin = deployment.origin("serve", name)
         layer: Layer = "command line" if origin.layer == "command line" else "onecat.yaml"
         where = origin.where or layer
-        yield _Raw(
-            name, value, layer, where, f"set in {where}" if layer != "command line" else "set on the command line"
-        )
+        why = "set on the command line" if layer == "command line" else f"set in {where}"
+        yield _Raw(name, value, layer, origin.key or layer, why, where)
 
 
 def _add(settings: dict[str, Setting], faults: list[_Fault], schema: FlagSchema, raw: _Raw) -> None:

@@ -42,9 +42,13 @@ def test_paths_count_from_the_file_and_not_from_the_working_directory(tmp_path: 
 def test_each_value_knows_where_it_came_from(load: Load) -> None:
     load(HEAD + "serve:\n  dtype: float16\n")
     deployment = load_deployment(Path("onecat.yaml"), {"port": 9000, "serve.seed": 1})
-    assert deployment.origin("serve", "dtype") == Origin("onecat.yaml", "onecat.yaml:6:10")
-    assert deployment.origin("port") == deployment.origin("serve", "seed") == Origin("command line", "command line")
-    assert deployment.origin("host") == Origin("default", None)
+    assert deployment.origin("serve", "dtype") == Origin("onecat.yaml", "onecat.yaml:6:10", "onecat.yaml:6:3")
+    assert (
+        deployment.origin("port")
+        == deployment.origin("serve", "seed")
+        == Origin("command line", "command line", "command line")
+    )
+    assert deployment.origin("host") == Origin("default")
     assert (deployment.port, deployment.serve) == (9000, {"dtype": "float16", "seed": 1})
 
 

@@ -1,0 +1,102 @@
+"""What the engine is known to refuse is found before it is started, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from onecat.checkpoints import Checkpoint, Problem
+from onecat.facts import Facts, Nvidia
+from onecat.planner import Plan
+from tests.unit.planner.examples import LLAMA, V100, host
+
+TWO_V100 = host((V100, "7.0"), (V100, "7.0"))
+
+
+def codes(plan: Plan) -> list[str]:
+    return [refusal.code for refusal in plan.refusals]
+
+
+@pytest.mark.parametrize(
+    ("profile", "serve", "checkpoint", "facts", "code"),
+    [
+        ("cpu", {"max-model-len": 200_000}, {}, None, "max-model-len"),
+        ("cpu", {"max-model-len": "200k"}, {}, None, "max-model-len"),
+        ("a100x2-80g", {}, {"attention_heads": 7}, None, "tensor-parallel-heads"),
+        ("a100x2-80g", {"tensor-parallel-size": 0}, {}, None, "layout"),
+        ("v100x2-pcie", {"tensor-parallel-size": 4}, {}, TWO_V100, "not-enough-gpus"),
+        ("v100x2-pcie", {}, {}, host(), "not-enough-gpus"),
+        ("v100x2-pcie", {"dtype": "bfloat16"}, {}, None, "dtype-bfloat16"),
+        ("v100x2-pcie", {"kv-cache-dtype": "bfloat16"}, {}, None, "kv-cache-dtype-bfloat16"),
+        ("v100x2-pcie", {"kv-cache-dtype": "fp8"}, {}, TWO_V100, "kv-cache-dtype-fp8"),
+        ("v100x2-pcie", {"kv-cache-dtype": "fp8_e5m2", "attention-backend": "CUSTOM"}, {}, None, "kv-cache-dtype-fp8"),
+        ("a100x2-80g", {"kv-cache-dtype": "fp8", "attention-backend": "TRITON_ATTN"}, {}, None, "kv-cache-dtype-fp8"),
+        ("h200", {"kv-cache-dtype": "fp16"}, {}, None, "kv-cache-dtype-fp16"),
+        ("v100x2-pcie", {}, {"model_type": "gemma3_text"}, None, "dtype-float16"),
+        ("v100x2-pcie", {}, {"quantization": "awq"}, None, "quantization-capability"),
+        ("v100x2-pcie", {}, {"quantization": "fp8"}, None, "quantization-capability"),
+        ("a100x2-80g", {}, {"quantization": "quasar"}, None, "quantization-unknown"),
+        ("h200", {"quantization": "quasar_nvfp4"}, {}, None, "quantization-unknown"),
+        ("h200", {"quantization": "fp8"}, {"quantization": "compressed-tensors"}, None, "quantization-mismatch"),
+        (
+            "cpu",
+            {},
+            {"problems": (Problem("truncated", "is cut", "m.safetensors", "copy"),)},
+            None,
+            "checkpoint.truncated",
+        ),
+    ],
+)
+def test_what_the_engine_refuses_is_refused_with_a_fix(
+    planned: Callable[..., Plan],
+    profile: str,
+    serve: dict[str, Any],
+    checkpoint: dict[str, Any],
+    facts: Facts | None,
+    code: str,
+) -> None:
+    values = {f"serve.{name}": value for name, value in serve.items()}
+    plan = planned(profile, values, replace(LLAMA, **checkpoint), facts)
+    assert codes(plan) == [code]
+    assert plan.refusals[0].why
+    assert plan.refusals[0].fix
+
+
+@pytest.mark.parametrize(
+    ("profile", "values", "checkpoint", "facts"),
+    [
+        ("v100x2-pcie", {}, {"quantization": "gptq"}, TWO_V100),
+        ("v100x2-pcie", {}, {"quantization": "compressed-tensors"}, TWO_V100),
+        ("v100x2-pcie", {"serve.kv-cache-dtype": "float16"}, {}, TWO_V100),
+        ("h200", {"serve.kv-cache-dtype": "fp8"}, {"quantization": "fp8"}, None),
+        ("a100x2-80g", {"serve.kv-cache-dtype": "fp8"}, {}, None),
+        ("a100x2-80g", {"serve.dtype": "bfloat16"}, {"quantization": "awq"}, None),
+        ("cpu", {"serve.max-model-len": 200_000}, {"rope_type": "yarn"}, None),
+        ("cpu", {"serve.max-model-len": 200_000}, {"max_position_embeddings": None}, None),
+        ("cpu", {"serve.max-model-len": 200_000, "env.VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}, {}, None),
+        ("cpu", {"serve.dtype": "bfloat16"}, {}, host()),
+        ("v100x2-pcie", {}, {}, Facts("gpu1", nvidia=Nvidia(library_found=True, nvml_error="Driver mismatch"))),
+        ("v100x2-pcie", {}, {}, Facts("gpu1")),
+    ],
+)
+def test_what_works_or_cannot_be_known_is_not_refused(
+    planned: Callable[..., Plan],
+    profile: str,
+    values: dict[str, Any],
+    checkpoint: dict[str, Any],
+    facts: Facts | None,
+) -> None:
+    assert codes(planned(profile, values, replace(LLAMA, **checkpoint), facts)) == []
+
+
+def test_the_cards_of_the_host_count_and_not_those_of_the_profile(planned: Callable[..., Plan]) -> None:
+    plan = planned("a100x2-80g", {"serve.dtype": "bfloat16"}, facts=TWO_V100)
+    assert codes(plan) == ["dtype-bfloat16"]
+    assert any("the host has Tesla V100-PCIE-32GB" in each for each in plan.warnings)
+
+
+def test_a_checkpoint_that_tells_nothing_is_planned_without_a_refusal(planned: Callable[..., Plan]) -> None:
+    assert codes(planned("v100x2-pcie", checkpoint=Checkpoint("/srv/m"))) == []
