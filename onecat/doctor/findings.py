@@ -29,14 +29,40 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Suitability:
+    """Whether a host can run a profile: in which runtimes, and what is missing where there is none."""
+
+    profile: str
+    runtimes: tuple[str, ...]
+    missing: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
 class HostReport:
-    """All findings about one host. `reachable` is false when no facts could be had; `reason` then says why."""
+    """All findings about one host. `reachable` is false when no facts could be had; `reason` then says why.
+
+    suitability: filled when no profile was asked for.
+    """
 
     name: str
     reachable: bool
     seconds: float
     findings: tuple[Finding, ...] = ()
     reason: str | None = None
+    suitability: tuple[Suitability, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """What doctor has to say about some hosts, examined for one profile or for none."""
+
+    profile: str | None
+    hosts: tuple[HostReport, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of all hosts."""
+        return tuple(finding for host in self.hosts for finding in host.findings)
 
 
 def summary(findings: Iterable[Finding]) -> dict[Status, int]:

@@ -1,0 +1,70 @@
+"""What a check may look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from onecat.facts import Facts, Gpu, Nvidia, PciDevice
+
+if TYPE_CHECKING:
+    from onecat.config import Profile
+
+RuntimeKind = Literal["native", "container"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the deployment asks for.
+
+    port: of the server. proxy_port: of nginx, None without a proxy. runtime: None leaves it to the profile.
+    """
+
+    port: int = 8000
+    proxy_port: int | None = 8080
+    runtime: RuntimeKind | None = None
+
+
+@dataclass(frozen=True)
+class Context:
+    """One host, seen for one profile or for none."""
+
+    facts: Facts
+    profile: Profile | None = None
+    settings: Settings = Settings()
+
+    @property
+    def runtimes(self) -> tuple[RuntimeKind, ...]:
+        """The runtimes any of which would do; empty without a profile."""
+        if self.settings.runtime is not None:
+            return (self.settings.runtime,)
+        return self.profile.launch.runtimes if self.profile else ()
+
+    @property
+    def wants_gpus(self) -> bool:
+        """Whether the profile is for NVIDIA GPUs."""
+        return self.profile is not None and self.profile.hardware.accelerator == "nvidia"
+
+    @property
+    def nvidia(self) -> Nvidia:
+        """The NVIDIA facts, empty when there are none."""
+        return self.facts.nvidia or Nvidia()
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs that NVML can open."""
+        return tuple(gpu for gpu in self.nvidia.gpus if gpu.error is None)
+
+    @property
+    def has_nvidia_hardware(self) -> bool:
+        """Whether anything of NVIDIA's was seen, by the driver or on the PCI bus."""
+        return bool(self.nvidia.gpus or self.nvidia.pci_devices)
+
+    def pci_device(self, gpu: Gpu) -> PciDevice | None:
+        """The sysfs side of a GPU."""
+        return next((each for each in self.nvidia.pci_devices if each.address == gpu.pci_address), None)
+
+    def why_absent(self, source: str, otherwise: str) -> str:
+        """Why a fact is absent: the note of its source, or `otherwise`."""
+        note = self.facts.note(source)
+        return note.text if note else otherwise

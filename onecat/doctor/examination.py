@@ -1,0 +1,102 @@
+"""Runs the checks."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from onecat.doctor.context import Context, Settings
+from onecat.doctor.findings import Finding, Suitability
+from onecat.doctor.registry import Check, Verdict, all_checks
+from onecat.errors import OnecatError
+from onecat.facts import Facts
+
+if TYPE_CHECKING:
+    from onecat.config import Profile
+
+
+def examine(
+    facts: Facts,
+    profile: Profile | None = None,
+    settings: Settings | None = None,
+    *,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    checks: Sequence[Check] | None = None,
+) -> tuple[Finding, ...]:
+    """All findings about one host, in the order of the checks' ids. Pure.
+
+    Parameters:
+        facts: what was observed.
+        profile: what the host is to run; None judges only what is wrong for any.
+        settings: what the deployment asks for, by default ports 8000 and 8080.
+        only, skip: ids or shell patterns of ids (`gpu.*`) to make or to leave out.
+        checks: the checks to choose from, all by default.
+
+    Raises OnecatError (exit code 2) when a word of `only` or `skip` fits no check.
+    """
+    context = Context(facts, profile, settings or Settings())
+    chosen = select(all_checks() if checks is None else checks, only, skip)
+    return tuple(finding for check in chosen for finding in _make(check, context))
+
+
+def select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) -> tuple[Check, ...]:
+    """The checks that `only` names (all when empty) less those that `skip` names."""
+    for pattern in (*only, *skip):
+        if not any(fnmatch.fnmatchcase(check.id, pattern) for check in checks):
+            raise OnecatError(
+                f"no check fits {pattern!r}",
+                expected="ids or patterns such as gpu.count or 'pcie.*'",
+                next_steps=["list all checks: onecat explain"],
+            )
+
+    def named(check: Check, patterns: Iterable[str]) -> bool:
+        return any(fnmatch.fnmatchcase(check.id, pattern) for pattern in patterns)
+
+    return tuple(check for check in checks if (not only or named(check, only)) and not named(check, skip))
+
+
+def suitability(facts: Facts, profiles: Iterable[Profile], settings: Settings | None = None) -> tuple[Suitability, ...]:
+    """For each profile: the runtimes in which no check fails on this host, and otherwise what fails. Pure."""
+    base = settings or Settings()
+    results = []
+    for profile in profiles:
+        failures: dict[str, tuple[Finding, ...]] = {}
+        for runtime in profile.launch.runtimes:
+            findings = examine(facts, profile, replace(base, runtime=runtime))
+            failures[runtime] = tuple(finding for finding in findings if finding.status == "fail")
+        runtimes = tuple(runtime for runtime, failed in failures.items() if not failed)
+        missing = () if runtimes else tuple(dict.fromkeys(each for failed in failures.values() for each in failed))
+        results.append(Suitability(profile.name, runtimes, missing))
+    return tuple(results)
+
+
+def _make(check: Check, context: Context) -> Iterator[Finding]:
+    for requirement in check.requires:
+        reason = requirement(context)
+        if reason is not None:
+            yield _finding(check, Verdict("skip", f"Not checked: {reason}"))
+            return
+    try:
+        verdicts = list(check.body(context))
+    except Exception as error:  # noqa: BLE001 - a broken check says nothing about the host and must not hide the others
+        fault = f"{type(error).__name__}: {error}"
+        yield _finding(check, Verdict("skip", "Not checked: onecat has a fault in this check", evidence=(fault,)))
+        return
+    for verdict in verdicts:
+        yield _finding(check, verdict)
+
+
+def _finding(check: Check, verdict: Verdict) -> Finding:
+    return Finding(
+        check=check.id,
+        status=verdict.status,
+        title=verdict.title,
+        subject=verdict.subject,
+        evidence=verdict.evidence,
+        why=verdict.why or check.why,
+        fix=verdict.fix,
+        source=verdict.source or check.source,
+    )

@@ -1,0 +1,104 @@
+"""Checks and how they are found: every module in checks/ is loaded, every function with the decorator counts."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from onecat.doctor.context import Context
+from onecat.doctor.findings import Status
+from onecat.errors import OnecatError
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check says about one subject; check id, reason and sources come from the check where left empty."""
+
+    status: Status
+    title: str
+    subject: str = ""
+    evidence: tuple[str, ...] = ()
+    fix: tuple[str, ...] = ()
+    why: str = ""
+    source: tuple[str, ...] = ()
+
+
+Requirement = Callable[[Context], str | None]
+"""Tells why a check cannot be made on this host, or None when it can."""
+
+Body = Callable[[Context], Iterator[Verdict]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One rule.
+
+    id: `area.name`, stable. title: what is right when it passes. looks_at: what it reads. why: why it matters.
+    fix: how to put it right in general. requires: when one of them gives a reason, the check is skipped with it.
+    """
+
+    id: str
+    title: str
+    looks_at: str
+    why: str
+    fix: tuple[str, ...]
+    source: tuple[str, ...]
+    requires: tuple[Requirement, ...]
+    body: Body
+
+
+_MARK = "onecat_check"
+
+
+def check(
+    id: str,
+    *,
+    title: str,
+    why: str,
+    fix: tuple[str, ...],
+    source: tuple[str, ...],
+    requires: tuple[Requirement, ...] = (),
+) -> Callable[[Body], Body]:
+    """Make a function a check; its docstring says what it looks at. See Check for the parameters."""
+
+    def mark(body: Body) -> Body:
+        looks_at = " ".join((inspect.getdoc(body) or "").split())
+        setattr(body, _MARK, Check(id, title, looks_at, why, fix, source, requires, body))
+        return body
+
+    return mark
+
+
+@functools.cache
+def all_checks() -> tuple[Check, ...]:
+    """Every check, sorted by id. Raises ValueError when an id stands twice."""
+    import onecat.doctor.checks as package
+
+    checks: dict[str, Check] = {}
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        for value in vars(importlib.import_module(module.name)).values():
+            found = getattr(value, _MARK, None)
+            if isinstance(found, Check) and found.body.__module__ == module.name:
+                if found.id in checks:
+                    raise ValueError(f"two checks have the id {found.id}")
+                checks[found.id] = found
+    return tuple(checks[id] for id in sorted(checks))
+
+
+def find_check(id: str) -> Check:
+    """A check by its id. Raises OnecatError with the nearest id when there is none."""
+    import difflib
+
+    checks = {each.id: each for each in all_checks()}
+    if id in checks:
+        return checks[id]
+    near = difflib.get_close_matches(id, checks, n=3, cutoff=0.4)
+    raise OnecatError(
+        f"no check has the id {id!r}",
+        expected=f"perhaps {' or '.join(near)}" if near else None,
+        next_steps=["list all checks: onecat explain"],
+    )

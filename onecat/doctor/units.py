@@ -1,0 +1,17 @@
+"""Sizes and versions as people write them."""
+
+from __future__ import annotations
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+
+def gibibytes(size: int) -> str:
+    """A number of bytes as GiB: 34359738368 -> "32 GiB"."""
+    value = size / GIB
+    return f"{value:.0f} GiB" if value >= 10 or value == int(value) else f"{value:.1f} GiB"
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """A dotted version as numbers to compare: "580.65.06" -> (580, 65, 6)."""
+    return tuple(int(part) for part in version.split(".") if part.isdigit())

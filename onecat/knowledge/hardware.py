@@ -1,0 +1,123 @@
+"""Reads the tables about GPUs, drivers and NVML's errors as typed records."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import onecat.knowledge
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """last_driver_branch: the last one that supports it, None while it is current."""
+
+    name: str
+    compute_capabilities: tuple[str, ...]
+    open_kernel_module: Literal["refused", "supported"]
+    source: tuple[str, ...]
+    last_driver_branch: int | None = None
+
+
+@dataclass(frozen=True)
+class GpuModel:
+    """A product by the name that NVML reports."""
+
+    name: str
+    compute_capability: str
+    memory_clock_mhz: int
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CudaFamily:
+    """The least driver that runs programs built with CUDA `family`.x."""
+
+    family: int
+    minimum_driver: str
+    source: str
+
+
+@dataclass(frozen=True)
+class NvmlError:
+    """What it means when NVML says `text` at its start."""
+
+    text: str
+    title: str
+    why: str
+    fix: tuple[str, ...]
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EngineBuild:
+    """What an engine's ready-made files need from the system. glibc: the least version."""
+
+    engine: str
+    version: str
+    machine: str
+    glibc: str
+    source: tuple[str, ...]
+
+
+def architecture(compute_capability: str | None) -> Architecture | None:
+    """The architecture of a compute capability such as "7.0", or None when the table does not know it."""
+    return next((each for each in architectures() if compute_capability in each.compute_capabilities), None)
+
+
+def gpu_model(name: str) -> GpuModel | None:
+    """The product with this NVML name, or None when the table does not know it."""
+    return next((each for each in gpu_models() if each.name == name), None)
+
+
+def nvml_error(text: str) -> NvmlError:
+    """The meaning of an error text of NVML; there is a row for any text."""
+    return next(each for each in nvml_errors() if each.text in text)
+
+
+def engine_build(engine: str, version: str) -> EngineBuild | None:
+    """What the build of an engine needs from the system, or None when onecat knows none."""
+    return next((each for each in engine_builds() if (each.engine, each.version) == (engine, version)), None)
+
+
+@functools.cache
+def architectures() -> tuple[Architecture, ...]:
+    """Every row of gpus.yaml about architectures."""
+    return tuple(Architecture(**_frozen(row)) for row in _table("gpus.yaml")["architectures"])
+
+
+@functools.cache
+def gpu_models() -> tuple[GpuModel, ...]:
+    """Every row of gpus.yaml about products."""
+    return tuple(GpuModel(**_frozen(row)) for row in _table("gpus.yaml")["gpus"])
+
+
+@functools.cache
+def cuda_families() -> tuple[CudaFamily, ...]:
+    """Every row of drivers.yaml, oldest family first."""
+    return tuple(CudaFamily(**row) for row in _table("drivers.yaml")["cuda_families"])
+
+
+@functools.cache
+def nvml_errors() -> tuple[NvmlError, ...]:
+    """Every row of nvml_errors.yaml."""
+    return tuple(NvmlError(**_frozen(row)) for row in _table("nvml_errors.yaml"))
+
+
+@functools.cache
+def engine_builds() -> tuple[EngineBuild, ...]:
+    """Every row of engine_builds.yaml."""
+    return tuple(EngineBuild(**_frozen(row)) for row in _table("engine_builds.yaml"))
+
+
+def _table(name: str) -> Any:
+    import yaml
+
+    return yaml.safe_load((Path(onecat.knowledge.__path__[0]) / name).read_text(encoding="utf-8"))
+
+
+def _frozen(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
