@@ -123,6 +123,7 @@ def _with_wheels(context: Context, profile: Profile, hashes: Mapping[str, str]) 
         "machine": lock.machine,
         "packaged_by": lock.packaged_by,
         "left_out": lock.left_out,
+        "libraries": lock.libraries,
         "wheels": wheels,
         "companion": {"version": companion_version(lock), "sha256": companion},
         "import_check": IMPORT_CHECK,

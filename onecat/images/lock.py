@@ -37,10 +37,23 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class SystemLibrary:
+    """A shared library that wheels expect of the system.
+
+    file: its soname. debian, redhat: the packages that bring it.
+    """
+
+    file: str
+    debian: str
+    redhat: str
+    why: str
+
+
+@dataclass(frozen=True)
 class EngineLock:
     """All wheels of one engine version.
 
-    machine, glibc, cpu_flags: least a host must have (`uname -m`, glibc version, /proc/cpuinfo flags).
+    machine, glibc, cpu_flags, libraries: least a host must have (`uname -m`, glibc version, /proc/cpuinfo flags).
     packaged_by: a sentence on who made the build, for people; empty for the engine's own project.
     pinned: projects that come from an index of their own.
     """
@@ -50,6 +63,7 @@ class EngineLock:
     machine: str
     glibc: str
     cpu_flags: tuple[str, ...]
+    libraries: tuple[SystemLibrary, ...]
     packaged_by: str
     pythons: tuple[str, ...]
     pinned: tuple[str, ...]
@@ -102,6 +116,7 @@ def parse_lock(text: str) -> EngineLock:
         machine=data["platform"]["machine"],
         glibc=data["platform"]["glibc"],
         cpu_flags=tuple(data["platform"]["cpu_flags"]),
+        libraries=tuple(SystemLibrary(**row) for row in data["platform"]["libraries"]),
         packaged_by=data["packaged_by"],
         pythons=tuple(data["pythons"]),
         pinned=tuple(row["project"] for row in data["request"]["pinned"]),

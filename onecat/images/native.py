@@ -46,6 +46,8 @@ for name in ("vllm.entrypoints.cli.main", "vllm.entrypoints.openai.api_server", 
     importlib.import_module(name)
 from vllm.platforms import current_platform
 assert current_platform.device_type == "cpu", "vLLM chose the platform " + current_platform.device_type
+import torch
+assert hasattr(torch.ops._C, "rms_norm"), "vLLM's CPU kernels (vllm._C) could not be loaded"
 """
 
 
