@@ -72,8 +72,9 @@ def gpu_present(context: Context) -> Iterator[Verdict]:
     else:
         yield Verdict("info", "No NVIDIA GPU was found", evidence=("no NVIDIA display device on the PCI bus",))
     system = context.facts.operating_system
-    # A container sees the whole PCI bus and only those GPUs it was given.
-    if nvidia.gpus and not (system and system.container):
+    # A container sees the whole PCI bus and only those GPUs it was given; a lost GPU has no address any more.
+    every_address_is_known = bool(nvidia.gpus) and None not in shown
+    if every_address_is_known and not (system and system.container):
         for device in hidden:
             if device.driver in (None, "nvidia"):
                 yield Verdict(

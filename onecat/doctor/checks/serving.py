@@ -57,7 +57,7 @@ def serving_proxy_port(context: Context) -> Iterator[Verdict]:
 @check(
     "serving.nginx",
     title="nginx is installed",
-    why="nginx stands in front of the server: limits on size, time and connections, and TLS. The server works without it.",
+    why="nginx stands in front of the server: limits on size, time and connections, TLS. The server works without it.",
     fix=("Debian, Ubuntu: sudo apt-get install nginx", "or set `proxy: {kind: none}` in onecat.yaml"),
     source=("https://nginx.org/en/docs/install.html",),
 )

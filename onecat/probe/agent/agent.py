@@ -455,7 +455,7 @@ def nvml(machine, emit):
     try:
         bindings.nvmlInit()
     except bindings.NVMLError as error:
-        emit(nvidia={"nvml_error": str(error)})
+        emit(nvidia={"nvml_error": error_text(bindings, error)})
         return
     ask = Asker(bindings, emit)
     cuda = ask("nvmlSystemGetCudaDriverVersion_v2") or ask("nvmlSystemGetCudaDriverVersion")
@@ -488,6 +488,15 @@ def load_pynvml():
     return module
 
 
+def error_text(bindings, error):
+    """An NVML error in the library's words, which nvidia-smi uses too; pynvml has words of its own for some."""
+    try:
+        text = bindings.nvmlErrorString(error.value)
+    except Exception:
+        return str(error)
+    return text.decode(errors="replace") if isinstance(text, bytes) else text
+
+
 class Asker:
     """Calls NVML functions by name; what a driver does not know or a GPU does not have is None.
 
@@ -506,7 +515,7 @@ class Asker:
             answer = getattr(self.bindings, name)(*arguments)
         except self.bindings.NVMLError as error:
             if error.value in (self.bindings.NVML_ERROR_GPU_IS_LOST, self.bindings.NVML_ERROR_RESET_REQUIRED):
-                self.lost = str(error)
+                self.lost = error_text(self.bindings, error)
             return None
         except (self.bindings.NVMLLibraryMismatchError, AttributeError):
             return None
@@ -518,7 +527,7 @@ def gpu(bindings, ask, index):
     try:
         handle = bindings.nvmlDeviceGetHandleByIndex(index)
     except bindings.NVMLError as error:
-        return {"index": index, "name": "unknown", "error": str(error)}
+        return {"index": index, "name": "unknown", "error": error_text(bindings, error)}
     get = lambda name, *arguments: ask(name, handle, *arguments)  # noqa: E731
     capability = get("nvmlDeviceGetCudaComputeCapability")
     # Version 2 counts the driver's own reserve apart, so that an idle GPU shows as unused.
@@ -537,7 +546,6 @@ def gpu(bindings, ask, index):
     state = get("nvmlDeviceGetPerformanceState")
     return {
         "index": index,
-        "error": ask.lost,
         "name": get("nvmlDeviceGetName") or "unknown",
         "uuid": get("nvmlDeviceGetUUID"),
         "pci_address": pci_address(pci_info),
@@ -568,6 +576,7 @@ def gpu(bindings, ask, index):
         "memory_clock_max_mhz": get("nvmlDeviceGetMaxClockInfo", 2),
         "event_reasons": events,
         "process_ids": process_ids(get),
+        "error": ask.lost,
     }
 
 

@@ -1,0 +1,175 @@
+"""`onecat doctor`: what is wrong on a host, and what to do about it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onecat.cli import console
+from onecat.errors import ExitCode, OnecatError
+
+if TYPE_CHECKING:
+    from onecat.config import Profile
+    from onecat.doctor import HostReport, Report, Settings
+    from onecat.facts import Facts
+
+
+class Format(str, Enum):
+    text = "text"
+    json = "json"
+    markdown = "markdown"
+    junit = "junit"
+
+
+class Threshold(str, Enum):
+    fail = "fail"
+    warn = "warn"
+    info = "info"
+
+
+class Runtime(str, Enum):
+    native = "native"
+    container = "container"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("doctor", help="Find what is wrong on a host for serving with vLLM, and say how to fix it.")(doctor)
+
+
+def doctor(
+    profile: Annotated[str | None, typer.Option("--profile", "-p", help="Judge for this profile.")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Take profile, runtime and ports from this onecat.yaml.")
+    ] = None,
+    runtime: Annotated[Runtime | None, typer.Option("--runtime", help="Judge for this runtime.")] = None,
+    hosts: Annotated[list[str] | None, typer.Option("--host", help="A host (only `local` so far).")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Option("--from", help="Judge facts saved by `onecat facts --json`, not a host.")
+    ] = None,
+    root: Annotated[str, typer.Option("--root", help="Read /proc, /sys and /etc below this directory.")] = "/",
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for each source of facts.")] = 10.0,
+    only: Annotated[list[str] | None, typer.Option("--only", help="Make only these checks, as gpu.* (repeat).")] = None,
+    skip: Annotated[list[str] | None, typer.Option("--skip", help="Leave these checks out (repeat).")] = None,
+    fail_on: Annotated[Threshold, typer.Option("--fail-on", help="Exit code 1 from this status on.")] = Threshold.fail,
+    form: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.text,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json (onecat.doctor/1).")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what passed and was skipped too.")] = False,
+) -> None:
+    from onecat.doctor import Report, Settings, all_checks, reaches
+    from onecat.doctor.examination import select
+
+    chosen, settings = None, Settings(runtime=runtime.value if runtime else None)
+    if config is not None:
+        chosen, settings = _from_deployment(config, settings)
+    if profile is not None:
+        from onecat.config import load_profile
+
+        chosen = load_profile(profile)
+    _refuse_missing_runtime(chosen, settings)
+    only, skip = only or [], skip or []
+    select(all_checks(), only, skip)  # a wrong id is told before any host is asked
+    reports = [
+        _examine(name, facts, seconds, chosen, settings, only, skip)
+        for name, facts, seconds in _observe(hosts or [], files or [], root, timeout)
+    ]
+    report = Report(chosen.name if chosen else None, tuple(reports))
+    _print(report, Format.json if as_json else form, verbose, fail_on)
+    if any(reaches(finding, fail_on.value) for finding in report.findings):
+        raise typer.Exit(ExitCode.NO)
+
+
+def _from_deployment(file: Path, settings: Settings) -> tuple[Profile, Settings]:
+    from dataclasses import replace
+
+    from onecat.config import load_deployment, load_profile
+
+    deployment = load_deployment(file)
+    has_proxy = deployment.proxy.kind != "none"
+    return load_profile(deployment.profile), replace(
+        settings,
+        port=deployment.port,
+        proxy_port=int(deployment.proxy.listen.rpartition(":")[2]) if has_proxy else None,
+        runtime=settings.runtime or deployment.runtime,
+    )
+
+
+def _refuse_missing_runtime(profile: Profile | None, settings: Settings) -> None:
+    if profile is not None and settings.runtime not in (None, *profile.launch.runtimes):
+        raise OnecatError(
+            f"the profile {profile.name} has no {settings.runtime} runtime",
+            expected=" or ".join(profile.launch.runtimes),
+            next_steps=[f"onecat doctor --profile {profile.name}"],
+        )
+
+
+def _observe(hosts: list[str], files: list[Path], root: str, timeout: float) -> list[tuple[str, Facts, float]]:
+    """Name, facts and seconds it took, for each host and each file."""
+    import time
+
+    from onecat.probe import collect_local, read_facts
+
+    observed = []
+    for name in hosts or ([] if files else ["local"]):
+        if name != "local":
+            raise OnecatError(
+                f"the host {name!r} cannot be reached: this version of onecat knows only this machine",
+                expected="--host local; hosts over SSH come with a later version",
+                next_steps=[
+                    "on that host: onecat facts --json > facts.json",
+                    "then here: onecat doctor --from facts.json",
+                ],
+            )
+        started = time.monotonic()
+        facts = collect_local(root, timeout)
+        observed.append((name, facts, time.monotonic() - started))
+    for file in files:
+        facts = read_facts(file)
+        observed.append((facts.host if facts.host != "local" else file.stem, facts, 0.0))
+    return observed
+
+
+def _examine(
+    name: str,
+    facts: Facts,
+    seconds: float,
+    profile: Profile | None,
+    settings: Settings,
+    only: list[str],
+    skip: list[str],
+) -> HostReport:
+    from onecat.doctor import HostReport, examine, suitability
+
+    findings = examine(facts, profile, settings, only=only, skip=skip)
+    suitable = () if profile or only or skip else suitability(facts, _all_profiles(), settings)
+    return HostReport(name, True, seconds, findings, suitability=suitable)
+
+
+def _all_profiles() -> list[Profile]:
+    from onecat.config import list_profiles, load_profile
+
+    return [load_profile(name) for name in list_profiles()]
+
+
+def _print(report: Report, form: Format, verbose: bool, fail_on: Threshold) -> None:
+    if form is Format.json:
+        from onecat.render.json import doctor_document
+
+        console.print_json(doctor_document(report))
+    elif form is Format.markdown:
+        from onecat.render.markdown import doctor_markdown
+
+        print(doctor_markdown(report, verbose=verbose))
+    elif form is Format.junit:
+        from onecat.render.junit import doctor_junit
+
+        print(doctor_junit(report, fail_on.value), end="")
+    else:
+        from rich.console import Console
+
+        from onecat.render.text import doctor_lines, print_lines
+
+        screen = Console()
+        print_lines(screen, doctor_lines(report, verbose=verbose, width=min(screen.width, 100)))

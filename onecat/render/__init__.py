@@ -1,0 +1,5 @@
+"""Render: puts results into the form that people or other programs read.
+
+In: records such as doctor's `Report`. Out: text, or a JSON-ready document. One module per form: text, json, markdown,
+junit.
+"""

@@ -1,0 +1,60 @@
+"""JSON documents for other programs; their forms are contracts."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from onecat.doctor import Check, Finding, HostReport, Report, Suitability, summary
+
+DOCTOR = "onecat.doctor/1"
+EXPLAIN = "onecat.explain/1"
+
+
+def doctor_document(report: Report) -> dict[str, Any]:
+    """Doctor's report in the form onecat.doctor/1.
+
+    A host that could not be reached has `reason`; without a profile each host has `profiles`, what it can run.
+    """
+    return {
+        "schema": DOCTOR,
+        "profile": report.profile,
+        "hosts": [_host(host) for host in report.hosts],
+        "summary": summary(report.findings),
+    }
+
+
+def _host(host: HostReport) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "name": host.name,
+        "reachable": host.reachable,
+        "seconds": round(host.seconds, 3),
+        "findings": [_finding(finding) for finding in host.findings],
+    }
+    if host.reason is not None:
+        document["reason"] = host.reason
+    if host.suitability:
+        document["profiles"] = [_suitability(each) for each in host.suitability]
+    return document
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in vars(finding).items()}
+
+
+def _suitability(result: Suitability) -> dict[str, Any]:
+    return {
+        "name": result.profile,
+        "runtimes": list(result.runtimes),
+        "missing": [{"check": finding.check, "title": finding.title} for finding in result.missing],
+    }
+
+
+def explain_document(checks: tuple[Check, ...]) -> dict[str, Any]:
+    """The pages of checks in the form onecat.explain/1."""
+    fields = [field.name for field in dataclasses.fields(Check) if field.name not in ("requires", "body")]
+    rows = [{name: getattr(check, name) for name in fields} for check in checks]
+    return {
+        "schema": EXPLAIN,
+        "checks": [{**row, "fix": list(row["fix"]), "source": list(row["source"])} for row in rows],
+    }

@@ -1,0 +1,58 @@
+"""Markdown, for issues and chat."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from onecat.doctor import STATUSES, Finding, HostReport, Report, summary
+
+
+def doctor_markdown(report: Report, *, verbose: bool = False) -> str:
+    """Doctor's report as Markdown. `verbose` lists also what passed and what was skipped."""
+    return "\n".join(line for host in report.hosts for line in _host(host, report.profile, verbose))
+
+
+def _host(host: HostReport, profile: str | None, verbose: bool) -> Iterator[str]:
+    yield f"## {_escape(host.name)}{f' for profile {_escape(profile)}' if profile else ''}"
+    yield ""
+    if not host.reachable:
+        yield f"Not reachable: {_escape(host.reason or '')}"
+        yield ""
+        return
+    yield ", ".join(f"{count} {status}" for status, count in summary(host.findings).items())
+    yield ""
+    for status in STATUSES:
+        found = [each for each in host.findings if each.status == status]
+        if found and (verbose or status not in ("pass", "skip")):
+            yield f"### {status}"
+            yield ""
+            for finding in found:
+                yield from _finding(finding)
+            yield ""
+    if host.suitability:
+        able = [f"{each.profile} ({' or '.join(each.runtimes)})" for each in host.suitability if each.runtimes]
+        yield f"This machine can run: {', '.join(able) or 'none of the profiles'}"
+        yield ""
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    subject = f"{_escape(finding.subject)}: " if finding.subject else ""
+    yield f"- **{subject}{_escape(finding.title)}** (`{finding.check}`)"
+    for line in finding.evidence:
+        yield f"  - seen: {_code(line)}"
+    for line in finding.fix:
+        yield f"  - fix: {_code(line)}"
+
+
+def _escape(text: str) -> str:
+    """Text in which Markdown sees no markup."""
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text.replace("\n", " "))
+
+
+def _code(text: str) -> str:
+    """Text as a code span, whatever backticks are in it."""
+    ticks = max((len(run) for run in re.findall(r"`+", text)), default=0) + 1
+    fence = "`" * ticks
+    padding = " " if ticks > 1 else ""
+    return f"{fence}{padding}{text}{padding}{fence}".replace("\n", " ")

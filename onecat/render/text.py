@@ -1,0 +1,130 @@
+"""Text for people: failures first, one line of evidence, the fix to type."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onecat.doctor import STATUSES, Check, Finding, HostReport, Report, Status, Suitability, summary
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_STYLES: dict[Status, str] = {"fail": "bold red", "warn": "bold yellow", "info": "cyan", "pass": "green", "skip": "dim"}
+_DETAILED: tuple[Status, ...] = ("fail", "warn", "info")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of output: `style` (a Rich style) is for its first `styled` characters."""
+
+    text: str
+    style: str = ""
+    styled: int = 0
+
+
+def print_lines(console: Console, lines: Iterable[Line]) -> None:
+    """Print lines as they are, with their styles where the console shows any."""
+    from rich.text import Text
+
+    for line in lines:
+        text = Text(line.text)
+        text.stylize(line.style, 0, line.styled)
+        console.print(text, soft_wrap=True, highlight=False)
+
+
+def doctor_lines(report: Report, *, verbose: bool = False, width: int = 80) -> Iterator[Line]:
+    """Doctor's report. `verbose` shows also what passed and what was skipped."""
+    for host in report.hosts:
+        yield from _host(host, report.profile, verbose, width)
+        yield Line("")
+    shown = [finding for finding in report.findings if finding.status in _DETAILED]
+    if shown:
+        yield Line(f"The page behind a finding: onecat explain {shown[0].check}")
+    if not verbose and any(finding.status in ("pass", "skip") for finding in report.findings):
+        yield Line("What passed and what was not checked: --verbose")
+
+
+def _host(host: HostReport, profile: str | None, verbose: bool, width: int) -> Iterator[Line]:
+    name = f"{host.name} for profile {profile}" if profile else host.name
+    if not host.reachable:
+        yield from _wrapped(f"{name}: not reachable: {host.reason}", width, "", "  ", _STYLES["fail"], len(name))
+        return
+    counts = ", ".join(f"{count} {status}" for status, count in summary(host.findings).items() if count)
+    yield Line(f"{name}: {counts} ({host.seconds:.2f} s)", "bold", len(name))
+    for status in STATUSES:
+        for finding in host.findings:
+            if finding.status == status and (verbose or status in _DETAILED):
+                yield from _finding(finding, width)
+    if host.suitability:
+        yield Line("")
+        yield from _suitability(host.suitability, width)
+
+
+def _finding(finding: Finding, width: int) -> Iterator[Line]:
+    is_detailed = finding.status in _DETAILED
+    if finding.status in ("fail", "warn"):
+        yield Line("")
+    subject = f"{finding.subject}: " if finding.subject and finding.subject.lower() not in finding.title.lower() else ""
+    head = f"{finding.status:<5} {subject}{finding.title} [{finding.check}]"
+    yield from _wrapped(head, width, "", " " * 6, _STYLES[finding.status], len(finding.status))
+    if not is_detailed:
+        return
+    if finding.evidence and finding.status != "info":
+        yield from _wrapped(finding.evidence[0], width, " " * 6 + "seen: ", " " * 12)
+    for index, step in enumerate(finding.fix):
+        yield from _wrapped(step, width, " " * 6 + ("fix:  " if index == 0 else " " * 6), " " * 12)
+
+
+def _suitability(results: Iterable[Suitability], width: int) -> Iterator[Line]:
+    listed = list(results)
+    able = [f"{each.profile} ({' or '.join(each.runtimes)})" for each in listed if each.runtimes]
+    head = "This machine can run: "
+    yield from _wrapped(", ".join(able) or "none of onecat's profiles", width, head, "  ", "bold", len(head) - 1)
+    for each in listed:
+        if not each.runtimes:
+            # A GPU that is absent or broken comes first: nothing else matters then.
+            missing = sorted(each.missing, key=lambda finding: not finding.check.startswith(("gpu.", "driver.")))
+            reasons = "; ".join(dict.fromkeys(finding.title for finding in missing))
+            yield from _wrapped(reasons, width, f"  not {each.profile}: ", " " * 6)
+
+
+def explain_lines(check: Check, width: int = 80) -> Iterator[Line]:
+    """The page behind a check."""
+    yield Line(check.id, "bold", len(check.id))
+    yield from _wrapped(check.title, width, "  ", "  ")
+    for heading, texts in (
+        ("What it looks at", (check.looks_at,)),
+        ("Why it matters", (check.why,)),
+        ("How to fix", check.fix),
+        ("Sources", check.source),
+    ):
+        yield Line("")
+        yield Line(heading, "bold", len(heading))
+        for text in texts:
+            yield from _wrapped(text, width, "  ", "  ")
+
+
+def index_lines(checks: Iterable[Check], width: int = 80) -> Iterator[Line]:
+    """All checks with what is right when they pass."""
+    for check in checks:
+        yield from _wrapped(check.title, width, f"{check.id:<24} ", " " * 25, "bold", len(check.id))
+
+
+def _wrapped(
+    text: str, width: int, first: str, following: str, style: str = "", styled: int | None = None
+) -> Iterator[Line]:
+    """Text in lines of at most `width` columns where its words allow; only the first line carries a style."""
+    lines = textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=following,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [first]
+    yield Line(lines[0], style, styled or 0)
+    for line in lines[1:]:
+        yield Line(line)

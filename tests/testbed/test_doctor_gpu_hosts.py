@@ -1,0 +1,266 @@
+"""Doctor on GPU hosts: the real command, agent, pynvml and ctypes, over an NVML library that needs no GPU."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.testbed.command import Onecat, Result
+from tests.testbed.host_tree import HostTree, PciGpu
+from tests.testbed.nvml.library import Host, changed, compile_library, install, load_host
+
+GPU_AREAS = ("gpu.", "driver.", "pcie.")
+# The disk and the Docker daemon are those of the machine that runs the tests.
+OF_THIS_MACHINE = ("--skip", "disk.*", "--skip", "docker.daemon")
+X4 = HostTree(gpus=(PciGpu("0000:3b:00.0"), PciGpu("0000:af:00.0", width=4)))
+H200 = HostTree(
+    gpus=(PciGpu("0000:00:06.0", "2335", slot_width_max=None, speed="32.0 GT/s PCIe", speed_max="32.0 GT/s PCIe"),),
+    driver="580.159.04",
+    driver_is_open=True,
+    container=True,
+)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_library(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def doctor(onecat: Onecat, library: Path, tmp_path: Path) -> Callable[..., Result]:
+    """Runs `onecat doctor` on a described host: its NVML and its /proc, /sys and /etc."""
+
+    def run(host: Host, tree: HostTree, *arguments: str) -> Result:
+        nvml = install(library, tmp_path / "lib", host)
+        root = tree.write(tmp_path / "root")
+        return onecat("doctor", "--root", root, *OF_THIS_MACHINE, *arguments, environment=nvml.environment)
+
+    return run
+
+
+def narrow_second_link(host: Host) -> None:
+    host["devices"][1]["pcie"].update(width=4)
+
+
+def found(result: Result, *statuses: str) -> list[dict[str, Any]]:
+    (host,) = result.json()["hosts"]
+    return [finding for finding in host["findings"] if finding["status"] in statuses]
+
+
+def the_finding(result: Result, check: str) -> dict[str, Any]:
+    (finding,) = [each for each in found(result, "fail", "warn", "info", "pass", "skip") if each["check"] == check]
+    return finding
+
+
+def test_a_link_at_x4_is_the_one_warning_about_two_v100(doctor: Callable[..., Result]) -> None:
+    result = doctor(changed("v100x2", narrow_second_link), X4, "--profile", "v100x2-pcie", "--json").expect(0)
+    document = result.json()
+    assert document["schema"] == "onecat.doctor/1"
+    assert document["profile"] == "v100x2-pcie"
+    (warning,) = found(result, "fail", "warn", "info")
+    assert (warning["check"], warning["status"], warning["subject"]) == ("pcie.link-width", "warn", "GPU 1")
+    assert warning["title"] == "The link runs at x4 of x16"
+    assert warning["evidence"] == ["link now: x4, card: x16, slot: x16, at 0000:af:00.0"]
+    assert warning["fix"] and warning["why"] and warning["source"]
+    passed = {finding["check"] for finding in found(result, "pass")}
+    assert passed >= {
+        *("driver.loaded", "driver.nouveau", "driver.nvml", "driver.minimum", "driver.last-branch"),
+        *("driver.kernel-module", "gpu.present", "gpu.reachable", "gpu.count", "gpu.model", "gpu.compute-capability"),
+        *("gpu.homogeneous", "gpu.memory-total", "gpu.memory-held", "gpu.ecc-errors", "gpu.retired-pages"),
+        *("gpu.slowdown", "gpu.memory-clock", "pcie.link-width", "pcie.replays", "memory.total", "probe.sources"),
+    }
+    skipped = {finding["check"] for finding in found(result, "skip") if finding["check"].startswith(GPU_AREAS)}
+    assert skipped == {"gpu.row-remapping"}
+
+
+def test_a_warning_makes_the_answer_no_only_when_asked(doctor: Callable[..., Result]) -> None:
+    arguments = ("--profile", "v100x2-pcie", "--fail-on", "warn")
+    text = doctor(changed("v100x2", narrow_second_link), X4, *arguments).expect(1).stdout
+    assert "warn  GPU 1: The link runs at x4 of x16 [pcie.link-width]" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\x1b" not in text
+
+
+def test_healthy_v100_have_nothing_to_say(doctor: Callable[..., Result]) -> None:
+    result = doctor(load_host("v100x2"), HostTree(), "--profile", "v100x2-pcie", "--json").expect(0)
+    assert found(result, "fail", "warn", "info") == []
+
+
+def test_a_healthy_h200_has_nothing_to_say(doctor: Callable[..., Result]) -> None:
+    result = doctor(load_host("h200"), H200, "--profile", "h200", "--json").expect(0)
+    assert found(result, "fail", "warn", "info") == []
+    skipped = {finding["check"] for finding in found(result, "skip") if finding["check"].startswith(GPU_AREAS)}
+    assert skipped == {"gpu.homogeneous", "gpu.retired-pages", "gpu.memory-clock"}
+
+
+def test_idle_clocks_and_generation_are_no_evidence(doctor: Callable[..., Result]) -> None:
+    def idle(host: Host) -> None:
+        for device in host["devices"]:
+            device["pcie"]["generation"] = 1
+            device["performance_state"] = 8
+            device["clocks"]["memory"] = 405
+
+    result = doctor(changed("v100x2", idle), HostTree(), "--profile", "v100x2-pcie", "--json").expect(0)
+    assert found(result, "fail", "warn", "info") == []
+
+
+def test_a_driver_update_without_a_reboot_is_named(doctor: Callable[..., Result]) -> None:
+    def mismatch(host: Host) -> None:
+        host["errors"] = {"nvmlInit": 18}
+
+    tree = HostTree(driver="580.82.07")
+    result = doctor(changed("v100x2", mismatch), tree, "--profile", "v100x2-pcie", "--json").expect(1)
+    (failure,) = found(result, "fail", "warn")
+    assert failure["check"] == "driver.nvml"
+    assert failure["evidence"] == [
+        "NVML: Driver/library version mismatch",
+        "kernel module: 580.82.07",
+        "user-space library: 580.95.05",
+    ]
+    assert failure["fix"][0] == "sudo reboot"
+    assert the_finding(result, "gpu.count")["status"] == "skip"
+
+
+def test_a_hanging_gpu_costs_the_time_limit_and_only_its_own_facts(doctor: Callable[..., Result]) -> None:
+    def hang(host: Host) -> None:
+        host["devices"][1]["hang"] = ["nvmlDeviceGetTemperature"]
+
+    started = time.monotonic()
+    result = doctor(changed("v100x2", hang), HostTree(), "--profile", "v100x2-pcie", "--timeout", "1", "--json")
+    assert time.monotonic() - started < 8
+    result.expect(1)
+    failure = the_finding(result, "driver.nvml")
+    assert (failure["status"], failure["title"]) == ("fail", "The driver hangs")
+    assert failure["evidence"][0] == "no answer within 1 s while in nvmlDeviceGetTemperature of GPU 1"
+    assert the_finding(result, "gpu.model")["subject"] == "GPU 0"
+    assert the_finding(result, "memory.total")["status"] == "pass"
+
+
+def test_a_gpu_that_fell_off_the_bus_is_named(doctor: Callable[..., Result]) -> None:
+    def lost(host: Host) -> None:
+        host["devices"][1]["errors"] = {"*": 15}
+
+    result = doctor(changed("v100x2", lost), HostTree(), "--profile", "v100x2-pcie", "--json").expect(1)
+    assert {(each["check"], each["subject"], each["title"]) for each in found(result, "fail", "warn")} == {
+        ("gpu.reachable", "GPU 1", "The GPU does not answer: GPU is lost"),
+        ("gpu.count", "", "1 GPU(s) answer, the profile v100x2-pcie needs 2"),
+    }
+
+
+def test_an_old_driver_without_newer_functions_still_tells_what_it_knows(doctor: Callable[..., Result]) -> None:
+    missing = 13
+
+    def old(host: Host) -> None:
+        host["driver_version"] = "470.256.02"
+        host["errors"] = {
+            "nvmlDeviceGetCurrentClocksEventReasons": missing,
+            "nvmlDeviceGetMemoryInfo_v2": missing,
+            "nvmlDeviceGetComputeRunningProcesses_v3": missing,
+        }
+        host["devices"][0]["event_reasons"] = 0x40
+
+    tree = HostTree(driver="470.256.02")
+    result = doctor(changed("v100x2", old), tree, "--profile", "v100x2-pcie", "--json").expect(1)
+    assert {(each["check"], each["subject"]) for each in found(result, "fail", "warn")} == {
+        ("driver.minimum", ""),
+        ("gpu.slowdown", "GPU 0"),
+    }
+    skipped = {finding["check"] for finding in found(result, "skip") if finding["check"].startswith(GPU_AREAS)}
+    assert skipped == {"gpu.row-remapping"}
+
+
+def test_worn_memory_and_foreign_programs_are_found(doctor: Callable[..., Result]) -> None:
+    def worn(host: Host) -> None:
+        first, second = host["devices"]
+        first["retired_pages"] = {"single_bit": [4096, 8192], "double_bit": [12288], "pending": True}
+        first["ecc_errors"]["uncorrected"] = {"volatile": 2, "aggregate": 5}
+        second["memory"]["used"] = 8 << 30
+        second["processes"] = [{"pid": 4242, "memory": 8 << 30}]
+
+    result = doctor(changed("v100x2", worn), HostTree(), "--profile", "v100x2-pcie", "--json").expect(1)
+    assert {(each["check"], each["status"], each["subject"]) for each in found(result, "fail", "warn")} == {
+        ("gpu.retired-pages", "warn", "GPU 0"),
+        ("gpu.ecc-errors", "fail", "GPU 0"),
+        ("gpu.memory-held", "warn", "GPU 1"),
+    }
+    (held,) = [each for each in found(result, "warn") if each["check"] == "gpu.memory-held"]
+    assert "processes: 4242" in held["evidence"]
+
+
+def test_facts_read_back_give_the_same_findings(
+    doctor: Callable[..., Result], onecat: Onecat, library: Path, tmp_path: Path
+) -> None:
+    nvml = install(library, tmp_path / "other", changed("v100x2", narrow_second_link))
+    root = X4.write(tmp_path / "other-root")
+    live = onecat("doctor", "--root", root, *OF_THIS_MACHINE, "--json", environment=nvml.environment).expect(0)
+    saved = tmp_path / "gpu1.json"
+    saved.write_text(onecat("facts", "--root", root, "--json", environment=nvml.environment).expect(0).stdout)
+    again = onecat("doctor", "--from", saved, *OF_THIS_MACHINE, "--json").expect(0)
+    assert again.json()["hosts"][0]["name"] == "gpu1"
+    assert again.json()["hosts"][0]["findings"] == live.json()["hosts"][0]["findings"]
+
+
+def test_a_v100_under_a_driver_that_dropped_it_is_explained(doctor: Callable[..., Result]) -> None:
+    def no_devices(host: Host) -> None:
+        host.update(driver_version="595.45.04", devices=[])
+
+    tree = HostTree(driver="595.45.04", driver_is_open=True)
+    result = doctor(changed("v100x2", no_devices), tree, "--profile", "v100x2-pcie", "--json").expect(1)
+    assert {each["check"] for each in found(result, "fail", "warn")} == {
+        "driver.last-branch",
+        "driver.kernel-module",
+        "gpu.present",
+    }
+
+
+@pytest.mark.parametrize("pages", [0, 3])
+def test_every_structure_has_the_layout_that_pynvml_declares(library: Path, tmp_path: Path, pages: int) -> None:
+    """Through pynvml alone, so that a wrong layout cannot be hidden by the agent."""
+    import subprocess
+    import sys
+
+    def change(host: Host) -> None:
+        device = host["devices"][0]
+        device["retired_pages"]["double_bit"] = list(range(4096, 4096 + pages))
+        device["processes"] = [{"pid": 100 + each, "memory": 1 << 33} for each in range(pages)]
+
+    nvml = install(library, tmp_path / "lib", changed("v100x2", change))
+    program = """if True:
+        import json, pynvml as n
+        n.nvmlInit()
+        h = n.nvmlDeviceGetHandleByPciBusId("00000000:3b:00.0")
+        assert n.nvmlDeviceGetIndex(h) == 0
+        one, two, bar, pci = n.nvmlDeviceGetMemoryInfo(h), n.nvmlDeviceGetMemoryInfo(h, n.nvmlMemory_v2), \
+            n.nvmlDeviceGetBAR1MemoryInfo(h), n.nvmlDeviceGetPciInfo(h)
+        print(json.dumps({
+            "memory": [one.total, one.free, one.used, two.total, two.reserved, two.free, two.used],
+            "bar1": [bar.bar1Total, bar.bar1Free, bar.bar1Used],
+            "pci": [pci.busId, pci.busIdLegacy, pci.domain, pci.bus, pci.device, pci.pciDeviceId],
+            "pages": [len(n.nvmlDeviceGetRetiredPages(h, 1)), len(n.nvmlDeviceGetRetiredPages_v2(h, 1))],
+            "processes": [[p.pid, p.usedGpuMemory] for p in n.nvmlDeviceGetComputeRunningProcesses(h)],
+            "temperature": [n.nvmlDeviceGetTemperature(h, 0), n.nvmlDeviceGetTemperatureV(h, 0)],
+            "clocks": [n.nvmlDeviceGetClockInfo(h, 2), n.nvmlDeviceGetMaxClockInfo(h, 1)],
+            "utilization": n.nvmlDeviceGetUtilizationRates(h).memory,
+            "version": n.nvmlSystemGetNVMLVersion(),
+        }))
+        n.nvmlShutdown()
+    """
+    command = [sys.executable, "-c", program]
+    output = subprocess.run(command, env=nvml.environment, check=True, capture_output=True, text=True).stdout
+    total, reserved = 34359738368, 285212672
+    assert json.loads(output) == {
+        "memory": [total, total - reserved, reserved, total, reserved, total - reserved, 0],
+        "bar1": [total, total - 2621440, 2621440],
+        "pci": ["00000000:3B:00.0", "0000:3B:00.0", 0, 0x3B, 0, 0x1DB610DE],
+        "pages": [pages, pages],
+        "processes": [[100 + each, 1 << 33] for each in range(pages)],
+        "temperature": [34, 34],
+        "clocks": [877, 1380],
+        "utilization": 0,
+        "version": "13.580.95.05",
+    }
