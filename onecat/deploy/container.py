@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 from onecat.deploy.files import read_json, write_atomically, write_json
 from onecat.deploy.server import Activity, ServerState
 from onecat.errors import ExitCode, OnecatError
+from onecat.images.docker_engine import engine_address, unreachable
 
 SERVER_PORT = 8000
 SECRET_MOUNT = "/run/secrets/api_key"
@@ -288,27 +288,14 @@ def translated(docker_host: str | None, spec: ContainerSpec | None) -> Iterator[
     try:
         yield
     except (DockerException, RequestException) as error:
-        raise docker_error(str(error), docker_host or os.environ.get("DOCKER_HOST"), spec) from error
+        raise docker_error(str(error), docker_host, spec) from error
 
 
 def docker_error(text: str, docker_host: str | None, spec: ContainerSpec | None) -> OnecatError:
     """What to tell for an error text of the Docker SDK."""
-    where = docker_host or "unix:///var/run/docker.sock"
-    if "Permission denied" in text or "PermissionError" in text:
-        return OnecatError(
-            "the Docker socket may not be used by this user",
-            where=where,
-            expected="membership in the group that owns the socket",
-            next_steps=["sudo usermod -aG docker $USER, then log in again", "or deploy natively: --runtime native"],
-            code=ExitCode.UNREACHABLE,
-        )
-    if any(sign in text for sign in ("FileNotFoundError", "Connection refused", "ConnectionRefused", "No such file")):
-        return OnecatError(
-            "Docker does not answer: it is not installed or not running",
-            where=where,
-            next_steps=["sudo systemctl start docker", "or deploy natively: --runtime native"],
-            code=ExitCode.UNREACHABLE,
-        )
+    where = engine_address(docker_host)
+    if "Error while fetching server API version" in text or "Connection aborted" in text:
+        return unreachable(where, text)
     if spec is not None and ("address already in use" in text or "port is already allocated" in text):
         return OnecatError(
             f"port {spec.port} is in use",
@@ -318,13 +305,12 @@ def docker_error(text: str, docker_host: str | None, spec: ContainerSpec | None)
         )
     if spec is not None and "No such image" in text:
         return missing_image(spec.image, spec.labels.get("io.onecat.profile", "PROFILE"))
-    reached = "Error while fetching server API version" not in text
     return OnecatError(
-        "Docker refused" if reached else "Docker cannot be reached",
+        "Docker refused",
         where=where,
         details=[text.strip()[:600]],
         next_steps=["read Docker's reason above; `docker info` shows the daemon's state"],
-        code=ExitCode.ROLLED_BACK if reached else ExitCode.UNREACHABLE,
+        code=ExitCode.ROLLED_BACK,
     )
 
 

@@ -90,7 +90,7 @@ class NativeServer:
             if processes.alive(guardian):
                 left = processes.descendants(guardian.pid)
                 _kill((guardian.pid, *left))
-        self._kill_session(document)
+        self._kill_left_over(document)
 
     def state(self) -> ServerState:
         document = self._document()
@@ -157,15 +157,21 @@ class NativeServer:
             with contextlib.suppress(FileNotFoundError):
                 (self._directory / name).unlink()
 
-    def _kill_session(self, document: dict[str, Any]) -> None:
-        """Where the supervisor was killed: end what is left of the server's session."""
+    def _kill_left_over(self, document: dict[str, Any]) -> None:
+        """Where the supervisor was killed: end what is left of the server."""
+        left = set(processes.with_variable(supervisor.MARK, str(self._directory)))
         server = _identity(document["server"])
-        if server is None or server.boot_id != processes.boot_id():
-            return
-        leader = processes.entry(server.pid)
-        if leader is not None and leader.start_ticks != server.start_ticks:
-            return  # the number belongs to another process now, so none of the old session is left
-        _kill(processes.session_members(server.pid))
+        if server is not None and _session_is_ours(server):
+            left.update(processes.session_members(server.pid))
+        _kill(tuple(left))
+
+
+def _session_is_ours(server: processes.ProcessIdentity) -> bool:
+    """Whether the session that `server` has led may still be the one of that number."""
+    leader = processes.entry(server.pid)
+    # A leader with another start time has taken the number over, so none of the old session is left.
+    same_leader = leader is None or leader.start_ticks == server.start_ticks
+    return same_leader and server.boot_id == processes.boot_id()
 
 
 def _identity(document: Mapping[str, Any] | None) -> processes.ProcessIdentity | None:

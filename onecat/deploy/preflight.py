@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 from onecat.deploy.server import Secret
@@ -42,6 +43,19 @@ def check_model(directory: Path) -> None:
             next_steps=list(dict.fromkeys(problem.fix for problem in problems)),
             code=ExitCode.USAGE,
         )
+
+
+def check_runtime(profile: str, launcher: object | None, argv: Sequence[str]) -> None:
+    """Raises OnecatError when there is no native runtime, or its program is not there."""
+    program = Path(argv[0])
+    if launcher is None:
+        found, where = f"there is no native runtime for profile {profile}", None
+    elif program.is_absolute() and not os.access(program, os.X_OK):
+        found, where = "the native runtime is incomplete", str(program)
+    else:
+        return
+    step = f"onecat build --profile {profile} --runtime native"
+    raise OnecatError(found, where=where, next_steps=[step], code=ExitCode.ROLLED_BACK)
 
 
 def check_readable_in_container(directory: Path, user: tuple[int, int]) -> None:

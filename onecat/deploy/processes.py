@@ -111,6 +111,23 @@ def session_members(session: int) -> tuple[int, ...]:
     )
 
 
+def with_variable(name: str, value: str) -> tuple[int, ...]:
+    """Ids of the processes that were started with the environment variable `name` set to `value`.
+
+    A process that has changed its title (setproctitle) may have overwritten what the kernel shows here.
+    """
+    wanted = f"{name}={value}".encode()
+    found = []
+    for pid in table():
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if wanted in environment.split(b"\0"):
+            found.append(pid)
+    return tuple(found)
+
+
 def usage(pids: Iterable[int]) -> Usage:
     """CPU time and bytes read of the given processes; those that have gone or may not be looked at count nothing."""
     ticks, read = 0, 0

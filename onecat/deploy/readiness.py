@@ -5,14 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from onecat.deploy.server import Activity, Server
 from onecat.observe.diagnosis import plain
+
+if TYPE_CHECKING:
+    from onecat.engines import Phase
 
 # A waiting process wakes up now and then: less than this share of one core counts as no CPU use.
 IDLE_CPU_SHARE = 0.01
 _POLL_SECONDS = 0.5
 _LINES_LOOKED_AT = 400
+# /health decides what is ready; and a stopping server is about to be told as ended.
+_NOT_TOLD = ("ready", "stopping")
 
 
 @dataclass
@@ -72,7 +78,7 @@ def wait_until_ready(server: Server, url: str, silence_seconds: float, report: C
     """
     began = time.monotonic()
     watch = SilenceWatch(silence_seconds)
-    told: str | None = None
+    last: str | None = None
     while True:
         state = server.state()
         if state.condition not in ("starting", "running"):
@@ -80,9 +86,9 @@ def wait_until_ready(server: Server, url: str, silence_seconds: float, report: C
         # Our own questions for /health show in the access log and are no sign of life.
         lines = [line for line in server.last_lines(_LINES_LOOKED_AT) if "/health" not in line]
         phase = current_phase(lines)
-        if phase is not None and phase != told:
-            told = phase
-            report(f"{phase} ({time.monotonic() - began:.0f} s)")
+        if phase is not None and phase.name not in _NOT_TOLD and told(phase, 0) != last:
+            last = told(phase, 0)
+            report(told(phase, time.monotonic() - began))
         if healthy(url):
             return time.monotonic() - began
         if watch.silent(time.monotonic(), server.activity(), hash(tuple(lines))):
@@ -90,15 +96,18 @@ def wait_until_ready(server: Server, url: str, silence_seconds: float, report: C
         time.sleep(_POLL_SECONDS)
 
 
-def current_phase(lines: list[str]) -> str | None:
-    """The phase that the last telling log line stands for, in words."""
+def current_phase(lines: list[str]) -> Phase | None:
+    """The phase that the last telling log line stands for."""
     from onecat.engines import phase_of
 
-    for line in reversed(lines):
-        phase = phase_of(plain(line))
-        if phase is not None:
-            return str(getattr(phase, "title", phase))
-    return None
+    phases = (phase_of(plain(line)) for line in reversed(lines))
+    return next((phase for phase in phases if phase is not None), None)
+
+
+def told(phase: Phase, seconds: float) -> str:
+    """A phase in words; a percentage in steps of ten, so that a long load is not a thousand lines."""
+    progress = "" if phase.percent is None else f" {phase.percent // 10 * 10} %"
+    return f"{phase.text}{progress} ({seconds:.0f} s)"
 
 
 def _told_exit(last_exit: str | None) -> str:

@@ -108,7 +108,7 @@ def up(
     KeyboardInterrupt passes through after what was started has been stopped.
     """
     rollout = _rollout(deployment, profile, plan, launcher, home, report, docker_host)
-    _preflight(rollout, home)
+    _preflight(rollout, home, launcher)
     with rollout.store.lock("onecat up"):
         _end_unattended(rollout)
         current = rollout.store.current()
@@ -132,12 +132,6 @@ def _rollout(
             f"hosts: {', '.join(deployment.hosts)}",
             expected="hosts: [local]; this version deploys on this machine only",
             next_steps=["set hosts: [local] in onecat.yaml and run onecat on that host"],
-        )
-    if plan.runtime == "native" and launcher is None:
-        raise OnecatError(
-            f"there is no native runtime for profile {profile.name}",
-            next_steps=[f"onecat build --profile {profile.name} --runtime native"],
-            code=ExitCode.ROLLED_BACK,
         )
     argv = tuple(launcher.serve_argv(plan.server_args)) if launcher is not None else plan.server_args
     configured = deployment.secrets.api_key
@@ -184,27 +178,13 @@ def fingerprint(deployment: Deployment, plan: Plan, argv: Sequence[str], proxied
 # --- before anything changes ------------------------------------------------------------------------------------------
 
 
-def _preflight(rollout: _Rollout, home: Home) -> None:
+def _preflight(rollout: _Rollout, home: Home, launcher: Launcher | None) -> None:
     plan = rollout.plan
     preflight.check_plan(plan)
     model = Path(plan.model_directory)
     preflight.check_model(model)
     preflight.read_secret(rollout.secret)
     preflight.check_disk(home.deployments)
-    if plan.runtime == "native":
-        program = Path(rollout.argv[0])
-        if program.is_absolute() and not os.access(program, os.X_OK):
-            raise OnecatError(
-                "the native runtime is incomplete",
-                where=str(program),
-                next_steps=[f"onecat build --profile {rollout.profile.name} --runtime native"],
-                code=ExitCode.ROLLED_BACK,
-            )
-    else:
-        assert plan.container is not None
-        if not image_present(rollout.docker_host, plan.container.image):
-            raise missing_image(plan.container.image, rollout.profile.name)
-        preflight.check_readable_in_container(model, _container_user(model))
     current = rollout.store.current() or _unattended(rollout.store)
     # The ports of our own running release are ours to take over.
     server_runs = current is not None and server_of(current).state().condition in RUNNING
@@ -215,6 +195,13 @@ def _preflight(rollout: _Rollout, home: Home) -> None:
         if not (ours and _own_nginx(rollout).pid() is not None):
             host, _, port = rollout.site.listen.rpartition(":")
             preflight.check_port(host.strip("[]"), int(port), "proxy.listen")
+    # Last, because what is missing here takes minutes to build: nobody should learn of a typo only afterwards.
+    if plan.container is not None:
+        preflight.check_readable_in_container(model, _container_user(model))
+        if not image_present(rollout.docker_host, plan.container.image):
+            raise missing_image(plan.container.image, rollout.profile.name)
+    else:
+        preflight.check_runtime(rollout.profile.name, launcher, rollout.argv)
 
 
 def _container_user(model: Path) -> tuple[int, int]:

@@ -29,6 +29,8 @@ LAUNCH_FILE = "launch.json"
 STATE_FILE = "state.json"
 LOG_FILE = "server.log"
 ACCEPTED_FILE = "accepted"
+# Set for the server to its release directory, so that its processes can be found when the supervisor is dead.
+MARK = "ONECAT_RELEASE"
 
 # prctl(2)
 _PR_SET_PDEATHSIG = 1
@@ -166,7 +168,7 @@ class Supervisor:
         self._directory = directory
         self._launch = launch
         self._restart = launch["restart"]
-        self._environment = server_environment(launch, dict(os.environ))
+        self._environment = {**server_environment(launch, dict(os.environ)), MARK: str(directory)}
         self._log = RotatingLog(directory / LOG_FILE, launch["log"]["max_bytes"], launch["log"]["keep"])
         self._stop_requested = False
         self._restarts = 0

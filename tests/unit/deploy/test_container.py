@@ -158,12 +158,12 @@ def test_activity_is_read_from_the_statistics() -> None:
     [
         (
             "Error while fetching server API version: ('Connection aborted.', PermissionError(13, 'Permission '))",
-            "the Docker socket may not be used by this user",
+            "this user may not talk to the Docker engine",
             ExitCode.UNREACHABLE,
         ),
         (
-            "Error while fetching server API version: ('Connection aborted.', FileNotFoundError(2, 'No such file'))",
-            "Docker does not answer: it is not installed or not running",
+            "Error while fetching server API version: ('Connection aborted.', ConnectionRefusedError(111, 'refused'))",
+            "there is no Docker engine at this socket",
             ExitCode.UNREACHABLE,
         ),
         (
@@ -176,6 +176,6 @@ def test_activity_is_read_from_the_statistics() -> None:
     ],
 )
 def test_docker_errors_in_one_sentence(text: str, found: str, code: ExitCode) -> None:
-    error = docker_error(text, None, SPEC)
+    error = docker_error(text, "unix:///nonexistent/docker.sock", SPEC)
     assert (error.found, error.code) == (found, code)
     assert error.next_steps

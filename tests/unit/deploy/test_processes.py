@@ -41,3 +41,11 @@ def test_descendants_of_a_given_table() -> None:
 
     table = {pid: row(pid, parent) for pid, parent in ((2, 1), (3, 2), (4, 2), (5, 4), (6, 1))}
     assert processes.descendants(2, table) == (3, 4, 5)
+
+
+def test_a_process_is_found_by_a_variable_it_was_started_with() -> None:
+    environment = {**os.environ, "ONECAT_TEST_MARK": "this one"}
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=environment) as child:
+        assert processes.with_variable("ONECAT_TEST_MARK", "this one") == (child.pid,)
+        assert processes.with_variable("ONECAT_TEST_MARK", "this") == ()
+        child.kill()
