@@ -53,6 +53,13 @@ def test_a_volta_profile_never_asks_for_what_the_card_lacks() -> None:
     assert (profile.doctor.driver.minimum, profile.doctor.driver.last_branch) == ("525.60.13", 580)
 
 
+def test_the_base_images_of_the_volta_build_have_the_python_the_profile_asks_for() -> None:
+    image = load_profile("v100x2-pcie").image
+    pythons = {"ubuntu22.04": "3.10", "ubuntu24.04": "3.12"}
+    for base in (image.base, str(image.variables["build_base"])):
+        assert pythons[base.rsplit("-", 1)[1]] == image.variables["python"]
+
+
 @pytest.mark.parametrize("name", ["a100x2-80g", "h200"])
 def test_the_stock_image_is_cuda_13_and_so_is_its_driver(name: str) -> None:
     profile = load_profile(name)
