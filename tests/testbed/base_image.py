@@ -6,6 +6,7 @@ pip may install into the system.
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ STANDS_IN_FOR = ("python:3.11-slim-bookworm",)
 PACKAGES = ("ca-certificates", "python3", "python3-pip", "python3-venv")
 # What containers need from this machine to reach the package registries as this machine does.
 MACHINE_FILES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
+IMAGE_CHANGES = ["ENV PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", 'CMD ["python3"]']
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
@@ -83,22 +85,20 @@ def ensure_base_image(docker_client: Any, cache: Cache) -> str:
     """The base image in this daemon, made or imported where it is missing. Returns its tag."""
     mirror = os.environ.get("ONECAT_TEST_MIRROR") or machine_mirror()
     inputs = (
-        Path(__file__).read_bytes(),
-        mirror or "",
+        *debootstrap_argv(Path("root"), mirror),
+        inspect.getsource(make_base_archive),
         *(Path(name).read_bytes() if Path(name).is_file() else b"" for name in MACHINE_FILES),
     )
     archive = cache.entry("base.tar", inputs, lambda path: make_base_archive(path, mirror))
-    key = archive.stem.removeprefix("base-")
-    repository, _, tag = BASE_TAG.partition(":")
-    if not docker_client.images.list(f"{repository}:{key}"):
-        docker_client.api.import_image_from_file(
-            str(archive),
-            repository=repository,
-            tag=key,
-            changes=["ENV PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", 'CMD ["python3"]'],
-        )
-    image = docker_client.images.get(f"{repository}:{key}")
-    image.tag(repository, tag)
-    for name in STANDS_IN_FOR:
+    repository, _, _ = BASE_TAG.partition(":")
+    current = f"{repository}:{archive.stem.removeprefix('base-')}"
+    if not docker_client.images.list(current):
+        docker_client.api.import_image_from_file(str(archive), *current.split(":"), changes=IMAGE_CHANGES)
+    for image in docker_client.images.list(repository):
+        for name in image.tags:
+            if name.startswith(f"{repository}:") and name not in (current, BASE_TAG):
+                docker_client.images.remove(name)
+    image = docker_client.images.get(current)
+    for name in (BASE_TAG, *STANDS_IN_FOR):
         image.tag(*name.split(":"))
     return BASE_TAG

