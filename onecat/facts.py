@@ -113,7 +113,7 @@ class PciDevice:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU as NVML reports it. `error` is set when the driver lists it and cannot open it: all else is unknown then."""
+    """A GPU as NVML reports it. `error` is set when the driver lists it and it does not answer."""
 
     index: int
     name: str
@@ -178,9 +178,13 @@ class Listener:
 
 @dataclass(frozen=True)
 class Tools:
-    """Programs that matter, path by name; absent ones are left out."""
+    """Programs that matter, path by name; absent ones are left out.
+
+    libraries: of the shared libraries that engines need, those that the loader finds; None when it was not asked.
+    """
 
     paths: tuple[tuple[str, str], ...] = ()
+    libraries: tuple[str, ...] | None = None
     nginx_version: str | None = None
 
     def path(self, name: str) -> str | None:

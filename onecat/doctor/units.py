@@ -15,3 +15,8 @@ def gibibytes(size: int) -> str:
 def version_key(version: str) -> tuple[int, ...]:
     """A dotted version as numbers to compare: "580.65.06" -> (580, 65, 6)."""
     return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: (1, "GPU") -> "1 GPU", (2, "GPU") -> "2 GPUs"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -53,6 +53,15 @@ class NvmlError:
 
 
 @dataclass(frozen=True)
+class SystemLibrary:
+    """A shared library by its file name, and the packages that hold it."""
+
+    file: str
+    debian: str
+    redhat: str
+
+
+@dataclass(frozen=True)
 class EngineBuild:
     """What an engine's ready-made files need from the system. glibc: the least version."""
 
@@ -60,6 +69,7 @@ class EngineBuild:
     version: str
     machine: str
     glibc: str
+    libraries: tuple[SystemLibrary, ...]
     source: tuple[str, ...]
 
 
@@ -110,7 +120,10 @@ def nvml_errors() -> tuple[NvmlError, ...]:
 @functools.cache
 def engine_builds() -> tuple[EngineBuild, ...]:
     """Every row of engine_builds.yaml."""
-    return tuple(EngineBuild(**_frozen(row)) for row in _table("engine_builds.yaml"))
+    return tuple(
+        EngineBuild(**_frozen({**row, "libraries": [SystemLibrary(**each) for each in row["libraries"]]}))
+        for row in _table("engine_builds.yaml")
+    )
 
 
 def _table(name: str) -> Any:

@@ -148,7 +148,7 @@ def test_a_gpu_that_fell_off_the_bus_is_named(doctor: Callable[..., Result]) -> 
     result = doctor(changed("v100x2", lost), HostTree(), "--profile", "v100x2-pcie", "--json").expect(1)
     assert {(each["check"], each["subject"], each["title"]) for each in found(result, "fail", "warn")} == {
         ("gpu.reachable", "GPU 1", "The GPU does not answer: GPU is lost"),
-        ("gpu.count", "", "1 GPU(s) answer, the profile v100x2-pcie needs 2"),
+        ("gpu.count", "", "1 GPU found, the profile v100x2-pcie needs 2"),
     }
 
 

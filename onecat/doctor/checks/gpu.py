@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.registry import Verdict, check
-from onecat.doctor.units import GIB, gibibytes
+from onecat.doctor.units import GIB, counted, gibibytes
 from onecat.facts import Gpu
 from onecat.knowledge.hardware import gpu_model
 
@@ -52,13 +52,15 @@ def gpu_present(context: Context) -> Iterator[Verdict]:
     shown = {gpu.pci_address for gpu in nvidia.gpus}
     hidden = [each for each in nvidia.pci_devices if each.address not in shown]
     if nvidia.gpus:
-        yield Verdict("pass", f"The driver shows {len(nvidia.gpus)}", evidence=tuple(map(place, nvidia.gpus)))
+        yield Verdict(
+            "pass", f"The driver shows {counted(len(nvidia.gpus), 'GPU')}", evidence=tuple(map(place, nvidia.gpus))
+        )
     elif nvidia.nvml_error or (note := context.facts.note("nvml")) and note.kind != "absent":
         yield Verdict("skip", "Not checked: the driver does not work, see driver.nvml")
     elif hidden:
         yield Verdict(
             "fail",
-            f"{len(hidden)} NVIDIA device(s) on the PCI bus, none of them shown by the driver",
+            f"{counted(len(hidden), 'NVIDIA device')} on the PCI bus, none shown by the driver",
             evidence=tuple(f"{each.address} (10de:{each.device_id}): driver {each.driver}" for each in hidden),
             fix=("sudo dmesg | grep -i nvrm", f"install the NVIDIA driver: {INSTALL_GUIDE}"),
         )
@@ -69,6 +71,8 @@ def gpu_present(context: Context) -> Iterator[Verdict]:
             evidence=("no NVIDIA display device on the PCI bus", "no GPU shown by NVML"),
             fix=("lspci -nn -d 10de:", "check power cables and slots; in a virtual machine: pass the GPU through"),
         )
+    elif context.profile is not None:
+        yield Verdict("skip", f"Not checked: the profile {context.profile.name} uses no NVIDIA GPU")
     else:
         yield Verdict("info", "No NVIDIA GPU was found", evidence=("no NVIDIA display device on the PCI bus",))
     system = context.facts.operating_system
@@ -126,11 +130,11 @@ def gpu_count(context: Context) -> Iterator[Verdict]:
     needed, found = context.profile.hardware.count, len(context.gpus)
     evidence = tuple(f"{subject(gpu)}: {place(gpu)}" for gpu in context.gpus)
     if found >= needed:
-        yield Verdict("pass", f"{found} GPU(s), {needed} needed", evidence=evidence)
+        yield Verdict("pass", f"{counted(found, 'GPU')}, {needed} needed", evidence=evidence)
     else:
         yield Verdict(
             "fail",
-            f"{found} GPU(s) answer, the profile {context.profile.name} needs {needed}",
+            f"{counted(found, 'GPU')} found, the profile {context.profile.name} needs {needed}",
             evidence=evidence,
             fix=("compare with the PCI bus: lspci -nn -d 10de:", "or choose another profile: onecat profile list"),
         )
@@ -297,7 +301,7 @@ def gpu_ecc_errors(context: Context) -> Iterator[Verdict]:
         elif now:
             yield Verdict(
                 "fail",
-                f"{now} uncorrectable memory error(s) since the driver was loaded",
+                f"{counted(now, 'uncorrectable memory error')} since the driver was loaded",
                 subject(gpu),
                 (f"{place(gpu)}: volatile {now}, aggregate {ever}",),
                 fix=("sudo dmesg | grep -i xid", "reboot; when the count rises again, have the card replaced"),
@@ -305,7 +309,7 @@ def gpu_ecc_errors(context: Context) -> Iterator[Verdict]:
         elif ever:
             yield Verdict(
                 "info",
-                f"{ever} uncorrectable memory error(s) in the life of the card, none since the driver was loaded",
+                f"{counted(ever, 'uncorrectable memory error')} in the past, none since the driver was loaded",
                 subject(gpu),
                 (f"{place(gpu)}: volatile 0, aggregate {ever}",),
             )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.registry import Verdict, check
+from onecat.doctor.units import counted
 from onecat.facts import Gpu, PciDevice
 
 PCIE = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html"
@@ -91,7 +92,7 @@ def pcie_replays(context: Context) -> Iterator[Verdict]:
         elif count:
             yield Verdict(
                 "info",
-                f"{count} PCIe replay(s) since the driver was loaded",
+                f"{counted(count, 'PCIe replay')} since the driver was loaded",
                 f"GPU {gpu.index}",
                 (f"replay counter: {count}",),
                 fix=("look again under load: a rising number means a bad contact, riser or slot",),

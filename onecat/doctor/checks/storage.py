@@ -12,7 +12,6 @@ from onecat.facts import Filesystem
 
 LEAST_INODES = 60_000
 """A Python environment with vLLM and torch holds about 40 000 files."""
-LEAST_SHM_MIB = 64
 
 
 def _places(context: Context) -> dict[str, Filesystem | None]:
@@ -88,25 +87,35 @@ def disk_inodes(context: Context) -> Iterator[Verdict]:
     "shm.size",
     title="/dev/shm has room for what the server's processes share",
     why="The processes of a native server exchange data through /dev/shm; when it is full they die of SIGBUS.",
-    fix=("sudo mount -o remount,size=8G /dev/shm",),
+    fix=("sudo mount -o remount,size=1G /dev/shm", "in a container: start it with --shm-size 1g"),
     source=("https://docs.vllm.ai/en/latest/deployment/docker/",),
     requires=(requirements.native_possible,),
 )
 def shm_size(context: Context) -> Iterator[Verdict]:
-    """The size of the host's /dev/shm. A container gets its own, whose size is part of the plan."""
+    """Free space of the host's /dev/shm against the profile. A container gets its own, of the plan's size."""
     assert context.profile is not None
-    shm = context.facts.filesystem("shm")
-    if shm is None:
-        yield Verdict("skip", "Not checked: /dev/shm was not found")
+    shm, needed = context.facts.filesystem("shm"), context.profile.doctor.shm_mib
+    if shm is None or not needed:
+        reason = "/dev/shm was not found" if needed else f"the profile {context.profile.name} names no least size"
+        yield Verdict("skip", f"Not checked: {reason}")
         return
-    needed = max(context.profile.doctor.shm_mib, LEAST_SHM_MIB)
-    evidence = (f"/dev/shm: {gibibytes(shm.available)} free of {gibibytes(shm.total)}", f"needed: {needed} MiB")
-    if shm.total >= needed * MIB:
-        yield Verdict("pass", f"/dev/shm has {gibibytes(shm.total)}", evidence=evidence)
+    evidence = (f"/dev/shm: {shm.available // MIB} MiB free of {shm.total // MIB} MiB, needed: {needed} MiB",)
+    if shm.available >= needed * MIB:
+        yield Verdict("pass", f"/dev/shm has {gibibytes(shm.available)} free", evidence=evidence)
+    elif shm.total >= needed * MIB:
+        yield Verdict(
+            "fail",
+            f"/dev/shm has {shm.available // MIB} MiB free, the engine needs {needed} MiB",
+            evidence=evidence,
+            fix=("see what fills it: ls -l /dev/shm", "remove what ended programs have left there"),
+        )
     else:
         yield Verdict(
-            "warn",
-            f"/dev/shm has {shm.total // MIB} MiB, {needed} MiB are needed",
+            "fail",
+            f"/dev/shm has {shm.total // MIB} MiB, the engine needs {needed} MiB",
             evidence=evidence,
-            fix=(f"sudo mount -o remount,size={needed}M /dev/shm", "in a container: docker run --shm-size"),
+            fix=(
+                "sudo mount -o remount,size=1G /dev/shm",
+                "in a container: start it with --shm-size 1g",
+            ),
         )

@@ -73,6 +73,39 @@ def os_c_library(context: Context) -> Iterator[Verdict]:
 
 
 @check(
+    "os.libraries",
+    title="The system libraries that the engine is linked against are there",
+    why="Without them the engine's kernels do not load and the server ends at its start.",
+    fix=("install the package that holds the library",),
+    source=("https://docs.vllm.ai/en/latest/getting_started/installation/cpu/",),
+    requires=(requirements.native_possible,),
+)
+def os_libraries(context: Context) -> Iterator[Verdict]:
+    """Whether the loader finds the shared libraries that a native engine does not bring with it."""
+    assert context.profile is not None
+    build = engine_build(context.profile.engine.name, context.profile.engine.version)
+    tools = context.facts.tools
+    if build is None or tools is None or tools.libraries is None:
+        reason = "what the engine needs is not known" if build is None else "the loader was not asked"
+        yield Verdict("skip", f"Not checked: {reason}")
+        return
+    missing = [each for each in build.libraries if each.file not in tools.libraries]
+    if not missing:
+        yield Verdict("pass", f"{', '.join(each.file for each in build.libraries)} found")
+    for library in missing:
+        yield Verdict(
+            "fail",
+            f"The system library {library.file} is missing",
+            library.file,
+            (f"the loader does not find {library.file}",),
+            fix=(
+                f"Debian, Ubuntu: sudo apt-get install {library.debian}",
+                f"RHEL, Fedora: sudo dnf install {library.redhat}",
+            ),
+        )
+
+
+@check(
     "cpu.instruction-sets",
     title="The processor has the instruction sets that the engine was built with",
     why='A program that meets an instruction the processor lacks dies of SIGILL ("Illegal instruction").',

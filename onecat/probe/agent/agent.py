@@ -49,6 +49,7 @@ TOOLS = (
     "python3",
     "systemctl",
 )
+LIBRARIES = ("libnuma.so.1",)
 
 
 class Unknown(Exception):
@@ -428,12 +429,25 @@ def decode_address(text):
 def tools(machine, emit):
     paths = [(name, machine.find_program(name)) for name in TOOLS]
     emit(tools={"paths": [[name, path] for name, path in paths if path]})
+    if not machine.is_running:
+        return
+    emit(tools={"libraries": [name for name in LIBRARIES if can_be_loaded(name)]})
     nginx = dict(paths)["nginx"]
-    if nginx and machine.is_running:
+    if nginx:
         emit(doing="running nginx -v")
         output = subprocess.check_output([nginx, "-v"], stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         match = re.search(rb"nginx/([\d.]+)", output)
         emit(tools={"nginx_version": match.group(1).decode() if match else None})
+
+
+def can_be_loaded(library):
+    import ctypes
+
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 # --- NVML ------------------------------------------------------------------------------------------------------------
