@@ -32,7 +32,7 @@ apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=2 update </dev/null >
     printf 'onecat: apt-get update reported errors; going on with what it has\n' >&2
 apt-get -qq -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=2 -o Dpkg::Use-Pty=0 \
     install --no-install-recommends "$@" </dev/null >&2
-if command -v systemctl >/dev/null; then
+if [ -d /run/systemd/system ]; then # systemd runs: what is enabled now would start with the next boot
     for unit in $(enabled_units | comm -13 "$before" -); do
         systemctl --quiet disable "$unit" </dev/null
         printf 'onecat: installed but not enabled: %s\n' "$unit" >&2

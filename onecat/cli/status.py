@@ -79,7 +79,7 @@ def text(found: DeploymentStatus) -> str:
 def duration(seconds: float) -> str:
     """Seconds in the two largest units: `3 d 4 h`, `12 s`."""
     rest = int(seconds)
-    parts = []
+    parts: list[str] = []
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
         count, rest = divmod(rest, size)
         if count or (unit == "s" and not parts):
