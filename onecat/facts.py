@@ -249,7 +249,7 @@ def _field_types(record: type[Any]) -> dict[str, Any]:
 def _read(record: type[_Record], document: Any, where: str) -> _Record:
     if not isinstance(document, Mapping):
         raise ValueError(f"{where}: expected an object, found {document!r}")
-    known = _field_types(typing.cast(type[Any], record))
+    known = _field_types(typing.cast(Any, record))
     values = {key: _value(known[key], value, f"{where}.{key}") for key, value in document.items() if key in known}
     try:
         return record(**values)
