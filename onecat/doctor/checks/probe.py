@@ -18,7 +18,9 @@ from onecat.doctor.registry import Verdict, check
 def probe_sources(context: Context) -> Iterator[Verdict]:
     """The notes of the probe about sources that hung, were forbidden or broke. A source that is absent is no fault."""
     notes = [note for note in context.facts.notes if note.kind != "absent"]
-    if not notes:
+    if not notes and context.facts.collected_at is None:
+        yield Verdict("skip", "Not checked: these facts were not collected by the probe")
+    elif not notes:
         yield Verdict("pass", "Every source could be read")
     for note in notes:
         fixes = {"permission": ("run it as root to see more",), "timeout": ("try a longer --timeout",)}

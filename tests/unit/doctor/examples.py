@@ -1,0 +1,162 @@
+"""A healthy host with two V100 as facts, and profiles, for tests to change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from onecat.config import Profile, load_profile
+from onecat.facts import (
+    Cpu,
+    Docker,
+    Facts,
+    Filesystem,
+    Gpu,
+    Listener,
+    Memory,
+    Note,
+    Nvidia,
+    OperatingSystem,
+    PciDevice,
+    SeLinux,
+    Tools,
+)
+
+GIB = 1 << 30
+
+
+def v100(index: int, **changes: Any) -> Gpu:
+    healthy = Gpu(
+        index=index,
+        name="Tesla V100-PCIE-32GB",
+        uuid=f"GPU-0000000{index}",
+        pci_address=("0000:3b:00.0", "0000:af:00.0")[index],
+        compute_capability="7.0",
+        memory_total=32 * GIB,
+        memory_used=0,
+        performance_state=0,
+        utilization_percent=0,
+        temperature_celsius=34,
+        persistence_mode=True,
+        ecc_enabled=True,
+        ecc_uncorrected_volatile=0,
+        ecc_uncorrected_aggregate=0,
+        retired_pages=0,
+        retired_pages_pending=False,
+        pcie_generation_current=1,
+        pcie_generation_max=3,
+        pcie_width_current=16,
+        pcie_width_max=16,
+        pcie_replay_counter=0,
+        memory_clock_mhz=877,
+        memory_clock_max_mhz=877,
+        event_reasons=1,
+        process_ids=(),
+    )
+    return replace(healthy, **changes)
+
+
+def a100(index: int, **changes: Any) -> Gpu:
+    """A GPU that remaps rows and does not retire pages."""
+    ampere: dict[str, Any] = {
+        "name": "NVIDIA A100 80GB PCIe",
+        "compute_capability": "8.0",
+        "memory_total": 80 * GIB,
+        "retired_pages": None,
+        "retired_pages_pending": None,
+        "remapped_rows_failure": False,
+        "remapped_rows_pending": False,
+    }
+    return v100(index, **{**ampere, **changes})
+
+
+def device(index: int, **changes: Any) -> PciDevice:
+    healthy = PciDevice(
+        address=("0000:3b:00.0", "0000:af:00.0")[index],
+        vendor_id="10de",
+        device_id="1db6",
+        driver="nvidia",
+        link_width_current=16,
+        link_width_max=16,
+        link_speed_current="2.5 GT/s PCIe",
+        link_speed_max="8.0 GT/s PCIe",
+        upstream_link_width_max=16,
+        numa_node=index,
+    )
+    return replace(healthy, **changes)
+
+
+NVIDIA = Nvidia(
+    driver_version="580.95.05",
+    library_version="580.95.05",
+    kernel_module_version="580.95.05",
+    kernel_module_open=False,
+    cuda_driver_version="13.0",
+    nouveau_loaded=False,
+    library_found=True,
+    gpus=(v100(0), v100(1)),
+    pci_devices=(device(0), device(1)),
+)
+DOCKER = Docker(
+    state="reachable",
+    socket="unix:///var/run/docker.sock",
+    server_version="28.5.1",
+    api_version="1.51",
+    storage_driver="overlay2",
+    root_directory="/var/lib/docker",
+    security_options=("name=seccomp,profile=builtin",),
+)
+HEALTHY = Facts(
+    host="gpu1",
+    collected_at="2026-11-29T12:00:00Z",
+    user="operator",
+    is_root=False,
+    operating_system=OperatingSystem(
+        id="ubuntu", version_id="22.04", kernel="5.15.0", architecture="x86_64", libc="glibc 2.35", container=False
+    ),
+    cpu=Cpu(model="Intel(R) Xeon(R) Gold 6130", logical_cores=32, usable_cores=32, flags=("avx", "avx2", "fma")),
+    memory=Memory(total=192 * GIB, available=180 * GIB, swap_total=0),
+    filesystems=(
+        Filesystem("data", "/home/operator/.local/share/onecat", 900 * GIB, 500 * GIB, 50_000_000, "ext4"),
+        Filesystem("docker", "/var/lib/docker", 900 * GIB, 500 * GIB, 50_000_000, "ext4"),
+        Filesystem("tmp", "/tmp", 900 * GIB, 500 * GIB, 50_000_000, "ext4"),
+        Filesystem("shm", "/dev/shm", 96 * GIB, 96 * GIB, 24_000_000, "tmpfs"),
+    ),
+    selinux=SeLinux("disabled"),
+    docker=DOCKER,
+    nvidia=NVIDIA,
+    listeners=(Listener("0.0.0.0", 22),),
+    tools=Tools(paths=(("nginx", "/usr/sbin/nginx"),), libraries=("libnuma.so.1",), nginx_version="1.18.0"),
+)
+NOTHING_KNOWN = Facts(host="gpu1")
+WITHOUT_GPU = replace(
+    HEALTHY,
+    nvidia=Nvidia(nouveau_loaded=False, library_found=False),
+    notes=(Note("nvml", "absent", "libnvidia-ml.so.1: cannot open shared object file: No such file or directory"),),
+)
+
+V100 = load_profile("v100x2-pcie")
+CPU = load_profile("cpu")
+A100 = load_profile("a100x2-80g")
+
+
+def with_nvidia(**changes: Any) -> Facts:
+    return replace(HEALTHY, nvidia=replace(NVIDIA, **changes))
+
+
+def with_gpus(*gpus: Gpu) -> Facts:
+    """Without the sysfs side, so that NVML is the only witness."""
+    return with_nvidia(gpus=gpus, pci_devices=())
+
+
+def with_docker(**changes: Any) -> Facts:
+    return replace(HEALTHY, docker=replace(DOCKER, **changes))
+
+
+def with_filesystem(purpose: str, **changes: Any) -> Facts:
+    changed = tuple(replace(each, **changes) if each.purpose == purpose else each for each in HEALTHY.filesystems)
+    return replace(HEALTHY, filesystems=changed)
+
+
+def with_hardware(profile: Profile, **changes: Any) -> Profile:
+    return profile.model_copy(update={"hardware": profile.hardware.model_copy(update=changes)})

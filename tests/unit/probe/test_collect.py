@@ -1,0 +1,110 @@
+"""Collecting facts through a transport, and reading saved ones back."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from onecat.errors import ExitCode, OnecatError
+from onecat.facts import Facts, to_json
+from onecat.hosts import Completed, LocalTransport
+from onecat.probe import collect, collect_local, read_facts
+
+
+def test_this_machine_is_observed_in_half_a_second() -> None:
+    started = time.monotonic()
+    facts = collect_local()
+    assert time.monotonic() - started < 0.5 * 4, "four times the target: the machine that runs the tests is shared"
+    assert facts.host == "local"
+    assert facts.cpu is not None and facts.cpu.usable_cores
+    assert facts.memory is not None and facts.memory.total
+    assert facts.filesystem("data") is not None
+    assert facts.operating_system is not None and facts.operating_system.python == ".".join(
+        map(str, sys.version_info[:3])
+    )
+
+
+def test_nothing_is_written_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    collect_local()
+    assert list(tmp_path.iterdir()) == []
+
+
+class OtherPython(LocalTransport):
+    """This machine, where the interpreter is another program."""
+
+    def __init__(self, python: str) -> None:
+        self.python = python
+
+    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float) -> Completed:
+        return super().run(argv, stdin=stdin, timeout=timeout)
+
+
+def test_a_host_without_python_cannot_be_reached() -> None:
+    with pytest.raises(OnecatError, match="/nowhere/python3 cannot be started") as caught:
+        collect(OtherPython("/nowhere/python3"))
+    assert caught.value.code is ExitCode.UNREACHABLE
+
+
+def test_a_program_that_is_no_python_gives_no_facts() -> None:
+    with pytest.raises(OnecatError, match="the probe gave no facts") as caught:
+        collect(OtherPython("/bin/false"))
+    assert caught.value.code is ExitCode.UNREACHABLE
+
+
+def test_a_local_program_that_runs_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
+    marker = tmp_path / "alive"
+    script = f"sleep 1.5 && touch {marker} & wait"
+    with pytest.raises(OnecatError, match="did not end within 0.3 s") as caught:
+        LocalTransport().run(["sh", "-c", script], timeout=0.3)
+    assert caught.value.code is ExitCode.UNREACHABLE
+    time.sleep(1.7)
+    assert not marker.exists()
+
+
+def test_a_local_program_gets_its_input_and_gives_its_output() -> None:
+    done = LocalTransport().run(["sh", "-c", "cat; echo oops >&2; exit 3"], stdin=b"hello", timeout=10)
+    assert (done.exit_code, done.stdout, done.stderr) == (3, b"hello", b"oops\n")
+
+
+def test_saved_facts_are_read_back(tmp_path: Path) -> None:
+    facts = collect_local()
+    file = tmp_path / "facts.json"
+    file.write_text(json.dumps(to_json(facts)))
+    assert read_facts(file) == facts
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "NVIDIA-SMI 580.95.05", json.dumps({"schema": "onecat.plan/1"}), "\ufeff"]
+)
+def test_a_file_that_holds_no_facts_is_refused_with_what_is_read(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "capture.txt"
+    file.write_text(text)
+    with pytest.raises(OnecatError, match="not a file of saved facts") as caught:
+        read_facts(file)
+    assert "onecat facts --json" in str(caught.value.expected)
+    assert caught.value.code is ExitCode.USAGE
+
+
+def test_bytes_that_are_no_text_are_refused_too(tmp_path: Path) -> None:
+    file = tmp_path / "capture.bin"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(OnecatError, match="not a file of saved facts"):
+        read_facts(file)
+
+
+def test_a_missing_file_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(OnecatError, match="does not exist"):
+        read_facts(tmp_path / "absent.json")
+
+
+def test_facts_of_a_named_host_keep_their_name(tmp_path: Path) -> None:
+    file = tmp_path / "facts.json"
+    file.write_text(json.dumps(to_json(Facts(host="gpu7"))))
+    assert read_facts(file).host == "gpu7"
