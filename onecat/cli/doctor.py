@@ -12,7 +12,7 @@ from onecat.cli import console
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
-    from onecat.config import Profile
+    from onecat.config import Deployment, Profile
     from onecat.doctor import HostReport, Report, Settings
     from onecat.facts import Facts
 
@@ -58,10 +58,13 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json (onecat.doctor/1).")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what passed and was skipped too.")] = False,
 ) -> None:
+    from onecat.deploy import own_ports
     from onecat.doctor import Report, Settings, all_checks, reaches
     from onecat.doctor.examination import select
+    from onecat.paths import home
 
-    chosen, settings = None, Settings(runtime=runtime.value if runtime else None)
+    ours = () if files or root != "/" else own_ports(home())
+    chosen, settings = None, Settings(runtime=runtime.value if runtime else None, own_ports=ours)
     if config is not None:
         chosen, settings = _from_deployment(config, settings)
     if profile is not None:
@@ -82,13 +85,18 @@ def doctor(
 
 
 def _from_deployment(file: Path, settings: Settings) -> tuple[Profile, Settings]:
-    from dataclasses import replace
-
     from onecat.config import load_deployment, load_profile
 
     deployment = load_deployment(file)
+    return load_profile(deployment.profile), settings_of(deployment, settings)
+
+
+def settings_of(deployment: Deployment, settings: Settings) -> Settings:
+    """`settings` with what a deployment asks for; a runtime in them stays."""
+    from dataclasses import replace
+
     has_proxy = deployment.proxy.kind != "none"
-    return load_profile(deployment.profile), replace(
+    return replace(
         settings,
         port=deployment.port,
         proxy_port=int(deployment.proxy.listen.rpartition(":")[2]) if has_proxy else None,

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onecat.cli import console
+
+if TYPE_CHECKING:
+    from onecat.config.schema import Deployment, Profile
+    from onecat.deploy import Release
+    from onecat.images import NativeRuntime
+    from onecat.planner import Plan
 
 CONFIG_HELP = "onecat.yaml, or the directory it lies in."
 
@@ -25,30 +33,19 @@ def up(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be started; change nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.up/1).")] = False,
 ) -> None:
-    import signal
-
     from onecat import deploy
-    from onecat.checkpoints import inspect
-    from onecat.config import load_deployment, load_profile
+    from onecat.cli.plan import flag_settings
     from onecat.deploy.operations import up_document
-    from onecat.deploy.preflight import check_model
-    from onecat.images import find_runtime
     from onecat.paths import home
-    from onecat.planner import make_plan
 
-    deployment = load_deployment(config_file(config), {} if runtime is None else {"runtime": runtime})
-    profile = load_profile(deployment.profile)
-    model = Path(deployment.model.path)
-    check_model(model)
-    plan = make_plan(deployment, profile, inspect(model), command_line=flags(settings or []))
-    launcher = find_runtime(profile, home()) if plan.runtime == "native" else None
+    prepared = prepare(
+        config_file(config), {} if runtime is None else {"runtime": runtime}, flag_settings(settings or [])
+    )
     if dry_run:
-        show_dry_run(deploy.dry_run(deployment, plan, launcher), as_json)
+        show_dry_run(deploy.dry_run(prepared.deployment, prepared.plan, prepared.launcher), as_json)
         return
-    # Being told to end is an interruption: what was started is stopped again.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    before = deploy.current_release(home(), deployment.name)
-    release = deploy.up(deployment, profile, plan, launcher, home(), console.progress)
+    before = deploy.current_release(home(), prepared.deployment.name)
+    release = bring_up(prepared)
     changed = before is None or before.number != release.number
     if as_json:
         console.print_json(up_document(release, changed))
@@ -62,25 +59,57 @@ def up(
     print("  next:    onecat status; onecat logs -f; onecat down")
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """Everything `deploy` needs; nothing has been changed yet."""
+
+    deployment: Deployment
+    profile: Profile
+    plan: Plan
+    launcher: NativeRuntime | None
+
+
+def prepare(
+    config: Path, overrides: Mapping[str, Any], settings: Mapping[str, bool | int | float | str] | None = None
+) -> Prepared:
+    """Read configuration and facts and make the plan.
+
+    Parameters:
+        overrides: values of onecat.yaml by dotted path; settings: `vllm serve` flags. Both from the command line.
+
+    Raises OnecatError for what is wrong with the configuration or the model.
+    """
+    from onecat.checkpoints import inspect
+    from onecat.config import load_deployment, load_profile
+    from onecat.deploy.preflight import check_model
+    from onecat.images import find_runtime
+    from onecat.paths import home
+    from onecat.planner import make_plan
+    from onecat.probe import collect_local
+
+    deployment = load_deployment(config, overrides)
+    profile = load_profile(deployment.profile)
+    model = Path(deployment.model.path)
+    check_model(model)
+    plan = make_plan(deployment, profile, inspect(model), collect_local(), settings)
+    launcher = find_runtime(profile, home()) if plan.runtime == "native" else None
+    return Prepared(deployment, profile, plan, launcher)
+
+
+def bring_up(prepared: Prepared) -> Release:
+    """Start what was prepared and wait until it answers well. Being told to end counts as Ctrl-C: it is undone."""
+    import signal
+
+    from onecat import deploy
+    from onecat.paths import home
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return deploy.up(prepared.deployment, prepared.profile, prepared.plan, prepared.launcher, home(), console.progress)
+
+
 def config_file(path: Path) -> Path:
     """The configuration file that a --config value means."""
     return path / "onecat.yaml" if path.is_dir() else path
-
-
-def flags(settings: list[str]) -> dict[str, bool | int | float | str]:
-    """`--set` values as a mapping; values are read as YAML scalars, as they would be in onecat.yaml."""
-    import yaml
-
-    from onecat.errors import OnecatError
-
-    result: dict[str, bool | int | float | str] = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        value = yaml.safe_load(text) if equals else None
-        if not name or not isinstance(value, bool | int | float | str):
-            raise OnecatError(f"--set {setting}", expected="--set FLAG=VALUE, as in --set max-model-len=4096")
-        result[name.lstrip("-")] = value
-    return result
 
 
 def show_dry_run(document: dict[str, object], as_json: bool) -> None:

@@ -9,32 +9,47 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onecat.deploy.operations import current_release, down, find_deployment, follow_log, last_lines, status
+    from onecat.deploy.operations import (
+        current_release,
+        down,
+        find_deployment,
+        follow_log,
+        last_lines,
+        own_ports,
+        status,
+    )
     from onecat.deploy.releases import Release
     from onecat.deploy.rollout import Launcher, dry_run, up
+    from onecat.deploy.smoke import SmokeFailure, ask
 
 # The supervisor runs from this package and must stay small, so what others may use is imported when it is used.
 _DOORWAY = {
     "Launcher": "rollout",
     "Release": "releases",
+    "SmokeFailure": "smoke",
+    "ask": "smoke",
     "current_release": "operations",
     "down": "operations",
     "dry_run": "rollout",
     "find_deployment": "operations",
     "follow_log": "operations",
     "last_lines": "operations",
+    "own_ports": "operations",
     "status": "operations",
     "up": "rollout",
 }
 __all__ = [
     "Launcher",
     "Release",
+    "SmokeFailure",
+    "ask",
     "current_release",
     "down",
     "dry_run",
     "find_deployment",
     "follow_log",
     "last_lines",
+    "own_ports",
     "status",
     "up",
 ]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from onecat.deploy.proxy import OwnNginx, find_nginx
 from onecat.deploy.readiness import healthy
 from onecat.deploy.releases import DeploymentStore, Release
-from onecat.deploy.rollout import server_of, told_lines
+from onecat.deploy.rollout import RUNNING, server_of, told_lines
 from onecat.deploy.server import ServerState
 from onecat.deploy.supervisor import timestamp
 from onecat.errors import ExitCode, OnecatError
@@ -81,6 +81,24 @@ def find_deployment(home: Home, name: str | None) -> DeploymentStore:
 def current_release(home: Home, name: str) -> Release | None:
     """The release of deployment `name` that serves or should serve."""
     return DeploymentStore(home.deployments / name).current()
+
+
+def own_ports(home: Home) -> tuple[int, ...]:
+    """The ports on which deployments of this machine listen now: servers and proxies."""
+    ports: list[int] = []
+    for store in deployments(home):
+        release = store.current()
+        if release is None:
+            continue
+        try:
+            running = server_of(release).state().condition in RUNNING
+        except OnecatError:  # its Docker daemon is away, and its container with it
+            running = False
+        if running:
+            ports.append(release.port)
+        if _proxy_pid(store) is not None:
+            ports.append(int(release.endpoint.rpartition(":")[2]))
+    return tuple(ports)
 
 
 def status(store: DeploymentStore) -> DeploymentStatus:

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,27 +94,45 @@ def run_smoke_test(
 
     Raises SmokeFailure.
     """
-    import httpx
-
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    with httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False) as client:
-        try:
-            served = [entry["id"] for entry in _document(client.get("/v1/models"))["data"]]
-            if model not in served:
-                raise SmokeFailure(f"the server serves {', '.join(served)}, not {model}")
-            first = _ask(client, model, QUESTION, QUESTION_TOKENS)
-            problem = judge(first, allow_repeated_token)
-            for prompt in prompts:
-                if problem is not None:
-                    break
-                problem = judge_expected(_ask(client, model, prompt.prompt, prompt.max_tokens), prompt)
-        except httpx.HTTPError as error:
-            raise SmokeFailure(f"the request failed: {error or type(error).__name__}") from error
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise SmokeFailure(f"the answer is not in OpenAI's form: {error!r}") from error
+    with _client(url, api_key, timeout) as client, _told():
+        served = [entry["id"] for entry in _document(client.get("/v1/models"))["data"]]
+        if model not in served:
+            raise SmokeFailure(f"the server serves {', '.join(served)}, not {model}")
+        first = _ask(client, model, QUESTION, QUESTION_TOKENS)
+        problem = judge(first, allow_repeated_token)
+        for prompt in prompts:
+            if problem is not None:
+                break
+            problem = judge_expected(_ask(client, model, prompt.prompt, prompt.max_tokens), prompt)
     if problem is not None:
         raise SmokeFailure(problem)
     return first
+
+
+def ask(url: str, model: str, question: str, max_tokens: int, timeout: float) -> Answer:
+    """Ask the server at `url`, or the proxy before it, one question. Raises SmokeFailure when there is no answer."""
+    with _client(url, None, timeout) as client, _told():
+        return _ask(client, model, question, max_tokens)
+
+
+def _client(url: str, api_key: str | None, timeout: float) -> Any:
+    import httpx
+
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    return httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Failed requests and answers of another form as SmokeFailure."""
+    import httpx
+
+    try:
+        yield
+    except httpx.HTTPError as error:
+        raise SmokeFailure(f"the request failed: {error or type(error).__name__}") from error
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise SmokeFailure(f"the answer is not in OpenAI's form: {error!r}") from error
 
 
 def _ask(client: Any, model: str, question: str, max_tokens: int) -> Answer:

@@ -18,11 +18,13 @@ class Settings:
     """What the deployment asks for.
 
     port: of the server. proxy_port: of nginx, None without a proxy. runtime: None leaves it to the profile.
+    own_ports: on which onecat's own deployments on that host listen.
     """
 
     port: int = 8000
     proxy_port: int | None = 8080
     runtime: RuntimeKind | None = None
+    own_ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

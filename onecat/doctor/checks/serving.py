@@ -15,6 +15,8 @@ def _judge_port(context: Context, port: int, purpose: str) -> Verdict:
     taken = [each for each in listeners if each.port == port]
     if not taken:
         return Verdict("pass", f"Port {port} is free for {purpose}", f"port {port}")
+    if port in context.settings.own_ports:
+        return Verdict("pass", f"Port {port}, for {purpose}, is held by a deployment of onecat", f"port {port}")
     return Verdict(
         "warn",
         f"Port {port}, for {purpose}, is in use",
@@ -22,7 +24,7 @@ def _judge_port(context: Context, port: int, purpose: str) -> Verdict:
         tuple(f"something listens on {each.address} port {each.port}" for each in taken),
         fix=(
             f"see what it is: sudo ss -ltnp 'sport = :{port}'",
-            "when it is this deployment itself, all is well; otherwise end it or choose another port",
+            "end it, or choose another port in onecat.yaml",
         ),
     )
 

@@ -1,0 +1,173 @@
+"""`onecat quickstart`: the whole way on this machine, from doctor to a chat completion, with a tiny model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from onecat.cli import console
+
+if TYPE_CHECKING:
+    from onecat.config.schema import Profile
+    from onecat.deploy import Release
+    from onecat.doctor import Settings
+    from onecat.facts import Facts
+
+PROFILE = "cpu"
+STEPS = ("doctor", "checkpoint", "build", "up", "ask")
+CONFIGURATION = """\
+# Written by onecat quickstart; yours to change. `onecat init` writes one with every setting explained.
+name: quickstart
+profile: {profile}
+model:
+  path: tiny
+  served_name: tiny
+port: {port}
+proxy:
+  kind: nginx
+  listen: 127.0.0.1:{proxy_port}
+start:
+  # The weights are random, so one token repeated is no sign of a fault here.
+  allow_repeated_token: true
+"""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("quickstart", help="Doctor, tiny model, build, up, one chat completion: all on this machine.")(
+        quickstart
+    )
+
+
+def quickstart(
+    runtime: Annotated[Literal["native", "container"], typer.Option("--runtime", help="What it runs in.")] = "native",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.quickstart/1).")] = False,
+) -> None:
+    from onecat.checkpoints import inspect, write_tiny_checkpoint
+    from onecat.cli.build import build_for
+    from onecat.cli.doctor import settings_of
+    from onecat.cli.up import bring_up, prepare
+    from onecat.config import load_deployment, load_profile
+    from onecat.deploy import own_ports
+    from onecat.doctor import Settings
+    from onecat.paths import home
+    from onecat.probe import collect_local
+
+    directory = home().quickstart
+    profile = load_profile(PROFILE)
+    console.progress(
+        f"A real {profile.engine.name} {profile.engine.version} on this machine's CPU, as a {runtime} server.\n"
+        f"Everything is kept in {home().data}; Ctrl-C at any time, the same command goes on from there."
+    )
+    _step("doctor")
+    facts = collect_local()
+    configuration = _configuration(directory, facts)
+    settings = Settings(runtime=runtime, own_ports=own_ports(home()))
+    _examine(facts, profile, settings_of(load_deployment(configuration), settings))
+    _step("checkpoint")
+    model = directory / "tiny"
+    if not model.is_dir() or inspect(model).problems:
+        write_tiny_checkpoint(model)
+    checkpoint = inspect(model)
+    console.progress(
+        f"  {model}: Llama, {checkpoint.parameters / 1e6:.1f} M random parameters, "
+        f"{checkpoint.weight_bytes / 1e6:.1f} MB; its answers are noise"
+    )
+    _step("build")
+    build_for(profile, runtime)
+    _step("up")
+    release = bring_up(prepare(configuration, {"runtime": runtime}))
+    _step("ask")
+    question = "Hello! Who are you?"
+    answer = _ask(release, question)
+    if as_json:
+        console.print_json(
+            {
+                "schema": "onecat.quickstart/1",
+                "endpoint": release.endpoint,
+                "release": release.number,
+                "runtime": runtime,
+                "configuration": str(configuration),
+                "answer": answer,
+            }
+        )
+        return
+    _tell(release, configuration, question, answer)
+
+
+def _step(name: str) -> None:
+    console.progress(f"[{STEPS.index(name) + 1}/{len(STEPS)}] {name}")
+
+
+def _examine(facts: Facts, profile: Profile, settings: Settings) -> None:
+    """Doctor for this profile. Raises OnecatError (exit code 1) with the findings that forbid it."""
+    from onecat.doctor import examine, summary
+    from onecat.errors import ExitCode, OnecatError
+
+    findings = examine(facts, profile, settings)
+    counts = summary(findings)
+    console.progress("  " + ", ".join(f"{count} {status}" for status, count in counts.items() if count))
+    failed = [finding for finding in findings if finding.status == "fail"]
+    if failed:
+        raise OnecatError(
+            f"this machine cannot run it: {failed[0].title}",
+            details=[line for finding in failed for line in (finding.title, *finding.evidence)],
+            next_steps=[*(step for finding in failed for step in finding.fix), "onecat doctor --profile " + PROFILE],
+            code=ExitCode.NO,
+        )
+
+
+def _configuration(directory: Path, facts: Facts) -> Path:
+    """The quickstart's onecat.yaml; written once, with ports that are free at that time."""
+    path = directory / "onecat.yaml"
+    if not path.exists():
+        taken = {listener.port for listener in facts.listeners or ()}
+        port = next(each for each in range(8000, 65536) if each not in taken)
+        proxy_port = next(each for each in range(8080, 65536) if each not in {*taken, port})
+        text = CONFIGURATION.format(profile=PROFILE, port=port, proxy_port=proxy_port)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _ask(release: Release, question: str) -> str:
+    """One chat completion at the release's public endpoint. Raises OnecatError when there is no answer."""
+    from onecat import deploy
+    from onecat.errors import ExitCode, OnecatError
+
+    try:
+        return deploy.ask(release.endpoint, release.model, question, max_tokens=16, timeout=60).text
+    except deploy.SmokeFailure as failure:
+        raise OnecatError(
+            f"the chat completion failed: {failure.reason}",
+            where=release.endpoint,
+            next_steps=[f"onecat logs {release.deployment}"],
+            code=ExitCode.NO,
+        ) from failure
+
+
+def _tell(release: Release, configuration: Path, question: str, answer: str) -> None:
+    import json
+    import shutil
+
+    body = json.dumps({"model": release.model, "messages": [{"role": "user", "content": "Hello!"}]})
+    through = "through nginx" if release.proxied else "directly (nginx is not installed)"
+    print(f"question: {question}")
+    print(f"answer:   {answer!r}")
+    print(f"          from a real vLLM, {through}; noise, because the weights are random")
+    print()
+    print("What to do next:")
+    if shutil.which("onecat") is None:
+        print(f"  find the command     export PATH={Path(sys.argv[0]).absolute().parent}:$PATH")
+    print(f"  ask it yourself      curl {release.endpoint}/v1/chat/completions \\")
+    print("                         -H 'Content-Type: application/json' \\")
+    print(f"                         -d '{body}'")
+    print(f"  change it            edit {configuration},")
+    print(f"                       then onecat up -c {configuration.parent}")
+    print("  see how it is        onecat status quickstart")
+    print("  stop it              onecat down quickstart")
+    print("  serve your model     onecat init --profile cpu --model /path/to/checkpoint")
+    print("                       onecat up")
+    print("  check a GPU machine  onecat doctor --profile v100x2-pcie    (all: onecat profile list)")
