@@ -69,7 +69,7 @@ def _judge(context: Context, subject: str, gpu: Gpu | None, device: PciDevice | 
         fix=(
             "power off, reseat the card and its riser, clean the contacts",
             "check in the firmware setup that the slot's lanes are not split",
-            f"then compare: cat /sys/bus/pci/devices/{address or 'ADDRESS'}/current_link_width",
+            f"cat /sys/bus/pci/devices/{address or 'ADDRESS'}/current_link_width",
         ),
     )
 
