@@ -174,5 +174,7 @@ def write_tiny_checkpoint(directory: Path, shape: TinyShape = TinyShape(), seed:
         (directory / name).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     partial = directory / "model.safetensors.partial"
     save_file(tensors, partial, metadata={"format": "pt"})
+    # save_file makes it readable for its owner alone; a server in a container runs as another user.
+    partial.chmod((directory / "config.json").stat().st_mode)
     partial.replace(directory / "model.safetensors")
     return directory

@@ -1,0 +1,232 @@
+"""`up`, `status`, `logs` and `down` with a real dockerd; the server is the small one in an image of its own."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import stat
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from onecat import deploy
+from onecat.errors import ExitCode, OnecatError
+from onecat.paths import Home
+from tests.testbed.deployments import SERVER, SmallDeployment
+from tests.testbed.docker_daemon import DockerDaemon
+
+IMAGE = "onecat-test/openai-server:1"
+KEY = "sk-Xq7-nobody-may-see-this"
+# The entry point of onecat's images, with the small server in the engine's place.
+DOCKERFILE = """
+FROM {base}
+COPY openai_server.py /server.py
+RUN printf '#!/bin/sh\\nexec python3 -u /server.py "$@"\\n' > /usr/local/bin/serve && chmod 755 /usr/local/bin/serve
+COPY entrypoint.sh /entrypoint.sh
+ENTRYPOINT ["/bin/sh", "/entrypoint.sh"]
+"""
+
+
+@pytest.fixture(scope="module")
+def server_image(docker_client: Any, base_image: str) -> str:
+    entrypoint = Path(__file__).parents[2] / "templates" / "image" / "common" / "entrypoint.sh"
+    files = {
+        "Dockerfile": DOCKERFILE.format(base=base_image).encode(),
+        "openai_server.py": SERVER.read_bytes(),
+        "entrypoint.sh": entrypoint.read_bytes().replace(b"exec vllm serve", b"exec serve"),
+    }
+    context = io.BytesIO()
+    with tarfile.open(fileobj=context, mode="w") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    context.seek(0)
+    docker_client.images.build(fileobj=context, custom_context=True, tag=IMAGE, rm=True)
+    return IMAGE
+
+
+@pytest.fixture
+def boxed(
+    onecat_home: Path,
+    tiny_model: Path,
+    free_port: Callable[[], int],
+    nginx: str,
+    docker_daemon: DockerDaemon,
+    server_image: str,
+    docker_client: Any,
+) -> Iterator[SmallDeployment]:
+    for path in tiny_model.iterdir():
+        path.chmod(path.stat().st_mode | stat.S_IROTH)
+    home = Home(onecat_home, onecat_home / "cache")
+    deployment = SmallDeployment(home, tiny_model, free_port(), free_port(), docker_daemon.host, server_image)
+    yield deployment
+    if (home.deployments / "demo").exists():
+        deploy.down(deployment.store)
+    assert ours(docker_client) == []
+    assert deployment.processes() == []
+
+
+def ours(docker_client: Any) -> list[Any]:
+    return list(docker_client.containers.list(all=True, filters={"label": "io.onecat.deployment=demo"}))
+
+
+def ask(url: str, key: str | None = None) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "count"}]}
+    return httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, trust_env=False, timeout=30)
+
+
+def test_a_completion_through_nginx_from_a_container_without_rights(boxed: SmallDeployment, docker_client: Any) -> None:
+    release = boxed.up()
+    assert ask(release.endpoint).status_code == 200
+    found = boxed.status()
+    assert (found.state, found.runtime, found.container) == ("serving", "container", "onecat-demo-0001")
+    assert found.pid is not None
+    (container,) = ours(docker_client)
+    host = container.attrs["HostConfig"]
+    assert (host["Privileged"], host["CapDrop"], host["ReadonlyRootfs"], host["Init"]) == (False, ["ALL"], True, True)
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["RestartPolicy"] == {"Name": "on-failure", "MaximumRetryCount": 9}
+    assert host["PortBindings"] == {"8000/tcp": [{"HostIp": "127.0.0.1", "HostPort": str(boxed.port)}]}
+    assert container.exec_run(["id", "-u"]).output.strip() == b"65534"
+    assert container.exec_run(["touch", "/x"]).exit_code != 0
+    assert container.exec_run(["touch", "/models/tiny/x"]).exit_code != 0
+    assert container.exec_run(["touch", "/tmp/x"]).exit_code == 0
+    assert container.labels["io.onecat.release"] == "1"
+    assert boxed.up().number == 1
+    assert boxed.reported[-1].endswith("nothing to do")
+
+
+def test_a_killed_server_is_brought_back_by_docker(boxed: SmallDeployment) -> None:
+    release = boxed.up()
+    first = boxed.status().pid
+    os.kill(first or 0, signal.SIGKILL)
+    found = boxed.wait_for(lambda found: found.state == "serving" and found.pid != first)
+    assert found.restarts == 1
+    assert ask(release.endpoint).status_code == 200
+
+
+def test_killed_ten_times_in_a_row_it_keeps_crashing_and_says_why(boxed: SmallDeployment) -> None:
+    boxed.up()
+    previous = None
+    for _ in range(10):
+        # Docker's pause doubles from 0.1 s with each restart: the last one takes 25 s.
+        found = boxed.wait_for(lambda found: found.pid not in (None, previous), seconds=60)  # noqa: B023
+        previous = found.pid
+        os.kill(previous or 0, signal.SIGKILL)
+    found = boxed.wait_for(lambda found: found.state == "keeps-crashing")
+    assert found.crashes_in_a_row == 10
+    assert "killed by SIGKILL" in (found.cause or "")
+    assert "exited with status 137" in (found.cause or "")
+    assert "onecat up" in found.next_steps
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--fail-with", "torch.OutOfMemoryError: CUDA out of memory."), "The GPU's memory does not hold"),
+        (("--answer", "repeated"), "one token 8 times"),
+    ],
+)
+def test_a_failed_start_leaves_no_container_and_keeps_its_log(
+    boxed: SmallDeployment, docker_client: Any, words: tuple[str, ...], told: str
+) -> None:
+    with pytest.raises(OnecatError) as raised:
+        boxed.up(*words)
+    assert told in raised.value.found
+    assert raised.value.code == ExitCode.ROLLED_BACK
+    assert ours(docker_client) == []
+    assert boxed.status().state == "failed"
+    assert deploy.last_lines(boxed.store, 50)
+
+
+def test_the_container_before_a_failed_one_serves_again(boxed: SmallDeployment, docker_client: Any) -> None:
+    boxed.up()
+    with pytest.raises(OnecatError):
+        boxed.up("--answer", "nan")
+    assert (boxed.status().state, boxed.status().release) == ("serving", 1)
+    assert [container.name for container in ours(docker_client)] == ["onecat-demo-0001"]
+
+
+def test_a_silent_container_is_given_up_and_a_busy_one_is_not(boxed: SmallDeployment) -> None:
+    with pytest.raises(OnecatError, match="it hangs"):
+        boxed.up("--hang", start={"silence_seconds": 5})
+    boxed.up("--busy", "8", start={"silence_seconds": 5})
+    assert boxed.status().state == "serving"
+
+
+def test_the_key_reaches_the_container_as_a_file_alone(
+    boxed: SmallDeployment, docker_client: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text(KEY)
+    release = boxed.up(secrets={"api_key": {"file": str(tmp_path / "key")}})
+    assert ask(release.endpoint).status_code == 401
+    assert ask(release.endpoint, KEY).status_code == 200
+    (container,) = ours(docker_client)
+    assert KEY not in str(container.attrs)
+    assert KEY not in container.logs().decode()
+    held = [path for path in boxed.home.data.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+    assert held == [release.directory / "secrets" / "api_key"]
+    assert held[0].stat().st_mode & 0o777 == 0o400
+    deploy.down(boxed.store)
+    assert not held[0].exists()
+
+
+def test_logs_and_down(boxed: SmallDeployment, docker_client: Any) -> None:
+    boxed.up()
+    assert any("Application startup complete" in line for line in deploy.last_lines(boxed.store, 50))
+    assert deploy.down(boxed.store) is True
+    assert ours(docker_client) == []
+    assert boxed.status().state == "stopped"
+    assert any("Application startup complete" in line for line in deploy.last_lines(boxed.store, 50))
+    assert deploy.down(boxed.store) is False
+
+
+def test_a_missing_image_names_the_command_that_builds_it(boxed: SmallDeployment) -> None:
+    boxed.image = "onecat-test/no-such-image:1"
+    with pytest.raises(OnecatError) as raised:
+        boxed.up()
+    assert raised.value.next_steps == ("onecat build --profile cpu",)
+    assert raised.value.code == ExitCode.ROLLED_BACK
+    assert not boxed.home.data.exists()
+
+
+def test_a_docker_that_is_not_there(boxed: SmallDeployment) -> None:
+    boxed.docker_host = "unix:///nonexistent/docker.sock"
+    with pytest.raises(OnecatError) as raised:
+        boxed.up()
+    assert raised.value.code == ExitCode.UNREACHABLE
+    assert not boxed.home.data.exists()
+
+
+def test_a_docker_socket_without_permission(
+    boxed: SmallDeployment, run_unprivileged: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    import sys
+
+    program = f"""
+import sys
+from pathlib import Path
+from onecat.errors import OnecatError
+from onecat.paths import Home
+from tests.testbed.deployments import SmallDeployment
+home = Path("/tmp/onecat-test-nobody-{time.monotonic_ns()}")
+small = SmallDeployment(
+    Home(home, home), Path({str(boxed.model)!r}), {boxed.port}, {boxed.proxy_port}, {boxed.docker_host!r}, {IMAGE!r}
+)
+try:
+    small.up()
+except OnecatError as error:
+    print(error.found, home.exists())
+    sys.exit(int(error.code))
+"""
+    result = run_unprivileged([sys.executable, "-c", program], cwd=Path(__file__).parents[2])
+    assert result.stdout.strip() == "this user may not talk to the Docker engine False", result.stderr
+    assert result.code == ExitCode.UNREACHABLE
