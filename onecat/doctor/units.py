@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 GIB = 1 << 30
 MIB = 1 << 20
 
@@ -13,8 +15,9 @@ def gibibytes(size: int) -> str:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """A dotted version as numbers to compare: "580.65.06" -> (580, 65, 6)."""
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
+    """The dotted number at the start of a version, to compare: "580.65.06-1" -> (580, 65, 6); empty without one."""
+    number = re.match(r"[0-9]+(\.[0-9]+)*", version)
+    return tuple(map(int, number.group().split("."))) if number else ()
 
 
 def counted(number: int, noun: str) -> str:

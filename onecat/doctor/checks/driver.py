@@ -16,7 +16,9 @@ INSTALL_GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-gu
 
 
 def _version(context: Context) -> str | None:
-    return context.nvidia.driver_version or context.nvidia.kernel_module_version
+    """The driver version, if it is one that can be compared."""
+    candidates = (context.nvidia.driver_version, context.nvidia.kernel_module_version)
+    return next((version for version in candidates if version and version_key(version)), None)
 
 
 def _architectures(context: Context) -> tuple[Architecture, ...]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onecat.doctor import Context, all_checks, examine, find_check, reaches, suitability, summary
 from onecat.doctor.findings import Finding
 from onecat.doctor.registry import Verdict, check
+from onecat.doctor.units import version_key
 from onecat.errors import OnecatError
 from onecat.facts import Facts
 from onecat.knowledge.hardware import architectures, cuda_families, engine_builds, gpu_models, nvml_errors
@@ -90,6 +91,13 @@ def test_a_threshold_is_reached_from_above(status: str, threshold: str, reached:
 def test_no_facts_break_a_check(facts: Facts, profile: object) -> None:
     for finding in examine(facts, profile):  # type: ignore[arg-type]
         assert "fault" not in finding.title, finding
+
+
+@pytest.mark.parametrize(
+    ("version", "key"), [("580.65.06", (580, 65, 6)), ("2.36-9+deb12", (2, 36)), ("R580", ()), ("", ()), ("²", ())]
+)
+def test_versions_compare_by_their_leading_numbers(version: str, key: tuple[int, ...]) -> None:
+    assert version_key(version) == key
 
 
 def test_knowledge_tables_hold_together() -> None:
