@@ -54,7 +54,7 @@ class Context:
     python: str = ""
     network: bool = False
     build_arguments: dict[str, str] = field(default_factory=dict)
-    refusal: OnecatError | None = None
+    refusal: OnecatError | None = field(default=None, compare=False)
 
     @property
     def digest(self) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -53,6 +55,15 @@ def out_of_space_told(directory: Path) -> Iterator[None]:
         raise
 
 
+_C_LIBRARY = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def _die_with_parent() -> None:
+    """In a child: be killed when onecat is, so that no left-over writes into what the next run repairs."""
+    _C_LIBRARY.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def run_logged(
     command: Sequence[str], environment: Mapping[str, str], log: Path, tick: Callable[[], None], every: float = 0.5
 ) -> tuple[int, str]:
@@ -66,7 +77,12 @@ def run_logged(
         stream.flush()
         start = stream.tell()
         process = subprocess.Popen(
-            list(command), stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, env=dict(environment)
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=dict(environment),
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - one C call, nothing that a fork could have left locked
         )
         try:
             while True:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +16,12 @@ from onecat.images.disk import megabytes
 from onecat.images.docker_engine import connect, engine_address, unreachable
 
 Report = Callable[[str], None]
+_Message = dict[str, Any]
 
 CONTEXT_LABEL = "io.onecat.context"
 BASE_LABEL = "io.onecat.base-image"
 _STEP = re.compile(r"^Step (\d+)/(\d+) : (.*)$")
+SILENCE_SECONDS = 15
 _UPLOAD_STEP_BYTES = 100_000_000
 
 
@@ -190,7 +194,9 @@ def _build(
             timeout=None,
         )
         with log.open("w", encoding="utf-8") as stream:
-            for message in messages:
+            for message in _with_signs_of_life(
+                messages, lambda seconds: report(f"image: ... {seconds} s in this step")
+            ):
                 text = str(message.get("stream") or message.get("error") or "")
                 stream.write(text)
                 if "error" in message:
@@ -207,6 +213,30 @@ def _build(
         if isinstance(error, APIError):
             raise _step_failed(step, text, output, address, log) from error
         raise unreachable(address, text) from error
+
+
+def _with_signs_of_life(messages: Iterator[_Message], still: Callable[[int], None]) -> Iterator[_Message]:
+    """The builder's messages; calls `still` with the seconds of silence every SILENCE_SECONDS that there are none."""
+    received = time.monotonic()
+    over = threading.Event()
+
+    def watch() -> None:
+        told = received
+        while not over.wait(1):
+            now = time.monotonic()
+            if now - max(told, received) >= SILENCE_SECONDS:
+                told = now
+                still(round(now - received))
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        for message in messages:
+            received = time.monotonic()
+            yield message
+    finally:
+        over.set()
+        watcher.join()
 
 
 def shortened(instruction: str, limit: int = 70) -> str:

@@ -165,10 +165,12 @@ def _checked(lock: EngineLock, python: str, directory: Path) -> NativeRuntime | 
     try:
         written = json.loads(marker.read_text(encoding="utf-8"))
     except ValueError:
+        written = None
+    if not isinstance(written, dict):
         return None
     digest = lock.digest(python)
     interpreter = Interpreter(directory / "bin" / "python")
-    if written.get("lock_digest") != digest or written.get("directory") != str(directory):
+    if written.get("lock_digest") != digest or written.get("directory") != str(directory.resolve()):
         return None
     if _expected_distributions(lock, python) - _installed(directory, python):
         return None
@@ -226,7 +228,8 @@ def _build(
     started = time.monotonic()
     download = sum(lock.estimated_size(row) for row in rows if not store.path(row).is_file())
     installed = round(sum(lock.estimated_size(row) for row in rows) * INSTALLED_PER_DOWNLOADED)
-    report(f"disk: {megabytes(download)} to download to {store.directory}, about {megabytes(installed)} in {directory}")
+    fetched = f"{megabytes(download)} to download to {store.directory}" if download else "nothing to download"
+    report(f"disk: {fetched}, about {megabytes(installed)} in {directory}")
     check_space([(store.directory, download), (directory, installed)])
     _make_environment(interpreter, directory, log, report)
     python_path = directory / "bin" / "python"
@@ -237,7 +240,7 @@ def _build(
     marker = {"schema": "onecat.runtime/1", "engine": lock.engine, "version": lock.version, "python": python}
     write_atomically(
         directory / MARKER,
-        json.dumps(marker | {"lock_digest": digest, "directory": str(directory)}, indent=2) + "\n",
+        json.dumps(marker | {"lock_digest": digest, "directory": str(directory.resolve())}, indent=2) + "\n",
     )
     report(f"runtime: ready in {directory} after {time.monotonic() - started:.0f} s")
     return NativeRuntime(lock.engine, lock.version, python_path, directory, python, digest)

@@ -100,7 +100,7 @@ def download_error(
         return OnecatError(
             f"no package index could be reached for {row.file}{size}",
             where=f"pip's log {log}",
-            details=[line for line in output.splitlines() if _UNREACHABLE.search(line)][-1:],
+            details=[line[:200] for line in output.splitlines() if _UNREACHABLE.search(line)][-1:],
             next_steps=[
                 "check the network, the proxy (HTTPS_PROXY) and `pip config list`, then run the same command again",
                 "or put the file into a folder and name the folder in ONECAT_WHEELS",
@@ -116,7 +116,7 @@ def download_error(
         f"nobody supplies {row.file}{size}",
         expected=f"sha256 {row.sha256}" if row.sha256 else f"{row.project} {row.version}",
         where=f"{lock.engine} {lock.version}, pip's exit code {code}, pip's log {log}",
-        details=[line for line in output.splitlines() if line.startswith("ERROR:")][-2:],
+        details=[line[:200] for line in output.splitlines() if line.startswith("ERROR:")][-1:],
         next_steps=[
             own_index if pinned else "set an index that has it: `pip config set global.index-url ADDRESS`",
             "or put the file into a folder and name the folder in ONECAT_WHEELS",

@@ -1,0 +1,202 @@
+"""Build contexts: golden Dockerfiles, the same bytes for the same input, and nothing that a person could not rebuild."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import stat
+import subprocess
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onecat.config import load_profile
+from onecat.errors import ExitCode, OnecatError
+from onecat.images.context import Context, quoted, render_context, tar_stream, write_context
+from onecat.images.docker_build import check_buildable
+from onecat.images.lock import LockedFile
+from onecat.images.recipe import load_recipe
+from onecat.resources import resource_directory
+
+GOLDEN = Path(__file__).parents[2] / "fixtures" / "images"
+GOLDEN_PROFILES = sorted(path.name for path in GOLDEN.iterdir())
+
+
+def text_of(context: Context, name: str) -> str:
+    return next(file.content for file in context.files if file.name == name).decode()
+
+
+@pytest.mark.parametrize("profile", GOLDEN_PROFILES)
+def test_the_dockerfile_is_the_one_on_file(profile: str) -> None:
+    rendered = text_of(render_context(load_profile(profile)), "Dockerfile")
+    # After a wanted change: onecat build --profile PROFILE --render-only, and copy the Dockerfile here.
+    assert rendered == (GOLDEN / profile / "Dockerfile").read_text()
+
+
+def test_every_recipe_has_a_golden_dockerfile() -> None:
+    recipes = {path.parent.name for path in (resource_directory("templates") / "image").glob("*/recipe.yaml")}
+    assert recipes == {load_profile(name).image.recipe for name in GOLDEN_PROFILES}
+
+
+@pytest.mark.parametrize("profile", GOLDEN_PROFILES)
+def test_rendering_twice_gives_the_same_bytes(profile: str) -> None:
+    first, second = (render_context(load_profile(profile)) for _ in range(2))
+    assert first == second and first.digest == second.digest
+
+
+@pytest.mark.parametrize("profile", GOLDEN_PROFILES)
+def test_no_final_stage_runs_as_root_or_keeps_a_key(profile: str) -> None:
+    dockerfile = text_of(render_context(load_profile(profile)), "Dockerfile")
+    final = dockerfile[dockerfile.rindex("\nFROM ") :]
+    assert "USER 10001:10001" in final
+    assert "api" not in final.lower().replace("apt", "")
+
+
+@pytest.mark.parametrize("profile", GOLDEN_PROFILES)
+def test_the_ignore_file_lets_through_exactly_what_the_context_holds(profile: str) -> None:
+    context = render_context(load_profile(profile))
+    listed = set(text_of(context, ".dockerignore").split()) - {"*"}
+    top = {file.name.split("/")[0] for file in context.files} - {".dockerignore"}
+    assert listed == {f"!{name}" for name in top}
+
+
+def test_the_cpu_image_gets_every_locked_wheel_by_hash() -> None:
+    context = render_context(load_profile("cpu"))
+    lines = [line for line in text_of(context, "requirements.txt").splitlines() if not line.startswith("#")]
+    assert len(lines) == len(context.wheels) + 1
+    assert all(" --hash=sha256:" in line for line in lines)
+    assert lines[-1].startswith("vllm==0.27.1+cpu ")
+
+
+def test_a_hash_recorded_at_first_use_enters_the_context() -> None:
+    profile = load_profile("cpu")
+    profile = profile.model_copy(
+        update={"image": profile.image.model_copy(update={"variables": {**profile.image.variables, "python": "3.12"}})}
+    )
+    unknown, known = render_context(profile), render_context(profile, {torch_wheel("3.12"): "ab" * 32})
+    assert "# No hash known yet" in text_of(unknown, "requirements.txt")
+    assert f"torch==2.13.0+cpu --hash=sha256:{'ab' * 32}" in text_of(known, "requirements.txt")
+    assert unknown.digest != known.digest
+
+
+def torch_wheel(python: str) -> str:
+    tag = f"cp{python.replace('.', '')}"
+    return f"torch-2.13.0+cpu-{tag}-{tag}-manylinux_2_28_x86_64.whl"
+
+
+def test_a_python_without_wheels_is_refused() -> None:
+    profile = load_profile("cpu")
+    image = profile.image.model_copy(update={"variables": {"python": "3.9"}})
+    with pytest.raises(OnecatError, match=r"has Python 3\.9"):
+        render_context(profile.model_copy(update={"image": image}))
+
+
+def test_a_variable_that_the_recipe_needs_is_named() -> None:
+    profile = load_profile("v100x2-pcie")
+    image = profile.image.model_copy(update={"variables": {}})
+    with pytest.raises(OnecatError, match="needs a value that profile v100x2-pcie does not have") as raised:
+        render_context(profile.model_copy(update={"image": image}))
+    assert "no attribute" in raised.value.details[0]
+
+
+def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(OnecatError, match="no image recipe nope") as raised:
+        load_recipe("nope")
+    assert "vllm-cpu" in str(raised.value.expected)
+
+
+def test_an_image_without_its_patch_series_renders_but_is_not_built() -> None:
+    context = render_context(load_profile("v100x2-pcie"))
+    if (resource_directory("patches") / "vllm-0.27.1" / "series.yaml").is_file():
+        pytest.skip("the series is there: there is nothing to refuse")
+    with pytest.raises(OnecatError, match="has no patch series") as raised:
+        check_buildable(context, {"TORCH_INDEX_URL": "somewhere"})
+    assert raised.value.code is ExitCode.NO
+    assert f"pip-{'x'}" not in text_of(context, "Dockerfile")
+
+
+def test_a_missing_build_argument_is_told_before_anything_starts() -> None:
+    context = replace(render_context(load_profile("v100x2-pcie")), refusal=None)
+    with pytest.raises(OnecatError, match="build argument TORCH_INDEX_URL is missing"):
+        check_buildable(context, {})
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> tuple[Context, Path]:
+    """A context with one locked wheel, and the folder that holds it."""
+    wheel = tmp_path / "wheels" / "alpha-1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    wheel.write_bytes(b"w" * 1_500_000)
+    row = LockedFile("alpha", "1.0", wheel.name, hashlib.sha256(wheel.read_bytes()).hexdigest(), 1_500_000, ("3.11",))
+    return replace(render_context(load_profile("cpu")), wheels=(row,)), wheel.parent
+
+
+def test_the_tar_is_the_same_bytes_whenever_and_wherever_it_is_made(
+    small: tuple[Context, Path], tmp_path: Path
+) -> None:
+    context, wheels = small
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    copied = elsewhere / context.wheels[0].file
+    copied.write_bytes((wheels / copied.name).read_bytes())
+    copied.chmod(0o600)
+    assert b"".join(tar_stream(context, wheels)) == b"".join(tar_stream(context, elsewhere))
+
+
+def test_the_tar_holds_sorted_files_of_root_with_fixed_times(small: tuple[Context, Path]) -> None:
+    context, wheels = small
+    with tarfile.open(fileobj=io.BytesIO(b"".join(tar_stream(context, wheels)))) as archive:
+        members = archive.getmembers()
+        read = archive.extractfile(f"wheels/{context.wheels[0].file}")
+        assert read is not None and read.read() == b"w" * 1_500_000
+    assert [member.name for member in members] == sorted(member.name for member in members)
+    assert {(member.uid, member.gid, member.mtime) for member in members} == {(0, 0, 315532800)}
+    modes = {member.name: member.mode for member in members}
+    assert modes["entrypoint.sh"] == 0o755 and modes["Dockerfile"] == 0o644
+
+
+def test_the_tar_is_never_whole_in_memory(small: tuple[Context, Path]) -> None:
+    context, wheels = small
+    assert max(map(len, tar_stream(context, wheels))) <= 1 << 20
+
+
+def test_writing_keeps_foreign_files_and_says_what_it_wrote(tmp_path: Path) -> None:
+    context = render_context(load_profile("h200"))
+    (tmp_path / "notes.txt").write_text("mine")
+    assert write_context(context, tmp_path) == tuple(file.name for file in context.files)
+    assert write_context(context, tmp_path) == ()
+    (tmp_path / "Dockerfile").write_text("changed")
+    assert write_context(context, tmp_path) == ("Dockerfile",)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert stat.S_IMODE((tmp_path / "entrypoint.sh").stat().st_mode) == 0o755
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
+def test_quoted_values_stay_on_one_line_and_expand_nothing(value: str) -> None:
+    text = quoted(value)
+    assert text[0] == text[-1] == '"' and "\n" not in text
+    assert text.replace("\\$", "").count("$") == 0
+
+
+@pytest.mark.parametrize("key", [None, "s3cret"])
+def test_the_entrypoint_passes_the_key_by_environment_only(tmp_path: Path, key: str | None) -> None:
+    script = text_of(render_context(load_profile("cpu")), "entrypoint.sh")
+    secret = tmp_path / "api_key"
+    if key:
+        secret.write_text(f"{key}\n")
+    (tmp_path / "vllm").write_text('#!/bin/sh\necho "$*" "key=${VLLM_API_KEY-none}"\n')
+    (tmp_path / "vllm").chmod(0o755)
+    entrypoint = tmp_path / "entrypoint"
+    entrypoint.write_text(script.replace("/run/secrets/api_key", str(secret)))
+    answer = subprocess.run(
+        ["sh", str(entrypoint), "/model", "--port", "8000"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert answer == f"serve /model --port 8000 key={key or 'none'}\n"

@@ -1,0 +1,67 @@
+"""A Docker engine that cannot be used is one clear sentence and the step that helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onecat.errors import ExitCode, OnecatError
+from onecat.images.docker_build import _repository_and_tag, _step_failed, shortened
+from onecat.images.docker_engine import connect, engine_address, unreachable
+
+
+def test_the_address_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2376")
+    assert engine_address("unix:///x") == "unix:///x"
+    assert engine_address(None) == "tcp://10.0.0.1:2376"
+    monkeypatch.delenv("DOCKER_HOST")
+    assert engine_address(None) == "unix:///var/run/docker.sock"
+
+
+def test_no_socket_means_no_engine(tmp_path: Path) -> None:
+    with pytest.raises(OnecatError, match="no Docker engine at this socket") as raised:
+        connect(f"unix://{tmp_path}/docker.sock")
+    assert raised.value.code is ExitCode.UNREACHABLE
+    assert any("--docker-host" in step for step in raised.value.next_steps)
+
+
+def test_an_address_that_makes_no_sense_is_told() -> None:
+    with pytest.raises(OnecatError, match="does not answer") as raised:
+        connect("nonsense://x")
+    assert raised.value.code is ExitCode.UNREACHABLE
+
+
+def test_a_forbidden_socket_names_the_group() -> None:
+    error = unreachable("unix:///var/run/docker.sock", "PermissionError(13, 'Permission denied')")
+    assert "may not talk" in error.found and "usermod -aG docker" in error.next_steps[0]
+
+
+def test_a_full_disk_is_told_as_such(tmp_path: Path) -> None:
+    output = ["Step 9/23 : RUN pip", "ERROR: Could not install packages: [Errno 28] No space left on device"]
+    error = _step_failed("RUN pip", "returned a non-zero code: 1", output, "unix:///x", tmp_path / "log")
+    assert error.found == "the Docker engine's disk is full" and error.code is ExitCode.ROLLED_BACK
+
+
+def test_a_failed_step_shows_its_last_words_and_the_log(tmp_path: Path) -> None:
+    error = _step_failed("RUN make   it", "returned 2", ["Step 1/1 : RUN", "it broke"], "unix:///x", tmp_path / "log")
+    assert error.found == "the image could not be built: RUN make it"
+    assert error.details == ("it broke", "returned 2") and "log" in str(error.where)
+
+
+@pytest.mark.parametrize(
+    ("image", "parts"),
+    [
+        ("python:3.11", ("python", "3.11")),
+        ("python", ("python", "latest")),
+        ("host:5000/a/b", ("host:5000/a/b", "latest")),
+        ("host:5000/a/b:1", ("host:5000/a/b", "1")),
+        ("a@sha256:00", ("a", "sha256:00")),
+    ],
+)
+def test_image_names_split_as_docker_reads_them(image: str, parts: tuple[str, str]) -> None:
+    assert _repository_and_tag(image) == parts
+
+
+def test_a_long_instruction_becomes_one_short_line() -> None:
+    assert len(shortened("RUN " + "x" * 200)) == 70 and shortened("RUN a \\\n  b") == "RUN a \\ b"
