@@ -5,7 +5,10 @@ base_image, ssh_image          local images (Debian 12; with sshd)
 ssh_host, start_ssh_host       containers with a real sshd
 nginx                          the path of a real nginx
 onecat_home, onecat            the real command with directories of its own
+onecat_with_docker             ... with the testbed's Docker daemon
+onecat_with_engine             ... with the native engine that is kept between runs
 run_unprivileged, small_disk, free_port, tiny_model
+nvml_library, fake_nvml        an NVML that answers for a described host
 engine_home, engine_runtime    a real native vLLM for the CPU
 cpu_image                      the image that `onecat build --profile cpu` makes
 """
@@ -31,6 +34,7 @@ from tests.testbed import command
 from tests.testbed import docker_daemon as docker_daemons
 from tests.testbed import ssh_host as ssh_hosts
 from tests.testbed.cache import Cache, open_cache
+from tests.testbed.nvml import library as nvml
 
 if TYPE_CHECKING:
     from onecat.images import NativeRuntime
@@ -215,6 +219,19 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("model") / "tiny"
     write_tiny_checkpoint(directory)
     return directory
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The NVML library that needs no GPU, compiled."""
+    need_program("gcc", "gcc libc6-dev")
+    return nvml.compile_library(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def fake_nvml(nvml_library: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[nvml.Host], nvml.FakeNvml]:
+    """Gives a described host's GPUs to programs that run with its environment: `fake_nvml(load_host("v100x2"))`."""
+    return lambda host: nvml.install(nvml_library, tmp_path_factory.mktemp("nvml-host"), host)
 
 
 @pytest.fixture(scope="session")

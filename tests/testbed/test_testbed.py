@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from onecat.images import NativeRuntime
 from tests.testbed.base_image import STANDS_IN_FOR
 from tests.testbed.command import Onecat, Result
 from tests.testbed.docker_daemon import DockerDaemon
+from tests.testbed.nvml.library import FakeNvml, Host, load_host
 from tests.testbed.ssh_host import SshHost
 
 
@@ -100,6 +103,15 @@ def test_the_command_runs_as_installed(onecat: Onecat, nginx: str) -> None:
     assert onecat("--version").expect(0).stdout.startswith("onecat ")
     assert onecat("--version", unprivileged=True).expect(0).stdout.startswith("onecat ")
     assert Path(nginx).is_file()
+
+
+def test_pynvml_sees_the_gpus_of_a_described_host(fake_nvml: Callable[[Host], FakeNvml]) -> None:
+    program = """import pynvml
+pynvml.nvmlInit()
+print([pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(pynvml.nvmlDeviceGetCount())])"""
+    environment = {**os.environ, **fake_nvml(load_host("v100x2")).environment}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert done.stdout == "['Tesla V100-PCIE-32GB', 'Tesla V100-PCIE-32GB']\n", done.stderr
 
 
 def _get(address: str) -> str:
