@@ -49,7 +49,8 @@ def configuration(tmp_path: Path, tiny_model: Path, free_port: Callable[[], int]
 @pytest.fixture
 def with_engine(onecat_with_engine: Onecat, configuration: Path) -> Iterator[Onecat]:
     yield onecat_with_engine
-    onecat_with_engine("down", "--config", configuration).expect(0)
+    if (onecat_with_engine.home / "deployments").exists():
+        onecat_with_engine("down", "--config", configuration).expect(0)
 
 
 def status(onecat: Onecat, configuration: Path) -> dict[str, Any]:
