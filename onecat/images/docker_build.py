@@ -22,6 +22,7 @@ CONTEXT_LABEL = "io.onecat.context"
 BASE_LABEL = "io.onecat.base-image"
 _STEP = re.compile(r"^Step (\d+)/(\d+) : (.*)$")
 SILENCE_SECONDS = 15
+CLEANING_SECONDS = 60
 _UPLOAD_STEP_BYTES = 100_000_000
 
 
@@ -272,4 +273,11 @@ def _disk_full(address: str, text: str) -> OnecatError:
 
 def _remove_stages(client: Any, digest: str) -> None:
     """Remove the untagged images of earlier stages and of failed steps: only ours, known by the context's digest."""
-    client.prune_images(filters={"dangling": True, "label": f"{CONTEXT_LABEL}={digest}"})
+    ours = {"dangling": True, "label": f"{CONTEXT_LABEL}={digest}"}
+    deadline = time.monotonic() + CLEANING_SECONDS
+    while True:
+        client.prune_images(filters=ours)
+        # The container of an interrupted step holds its image until the engine has removed it.
+        if not client.images(filters=ours) or time.monotonic() > deadline:
+            return
+        time.sleep(0.5)

@@ -161,6 +161,21 @@ def test_a_failed_step_shows_its_last_words_and_leaves_nothing(
     assert before == (untagged(docker_client), {each.id for each in docker_client.containers.list(all=True)})
 
 
+def test_an_interrupted_build_leaves_nothing(
+    docker_client: Any, docker_daemon: DockerDaemon, base_image: str, tmp_path: Path
+) -> None:
+    before = untagged(docker_client), {each.id for each in docker_client.containers.list(all=True)}
+    context = small_context("onecat-test/interrupted:1", "RUN touch /made", "RUN sleep 300", base=base_image)
+
+    def interrupt(line: str) -> None:
+        if "RUN sleep" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_image(context, tmp_path, docker_daemon.host, interrupt, tmp_path / "log")
+    assert before == (untagged(docker_client), {each.id for each in docker_client.containers.list(all=True)})
+
+
 def test_several_stages_leave_one_image(
     docker_client: Any, docker_daemon: DockerDaemon, base_image: str, tmp_path: Path
 ) -> None:
