@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
@@ -194,7 +195,8 @@ def _build(
             decode=True,
             timeout=None,
         )
-        with log.open("w", encoding="utf-8") as stream:
+        # Closing hangs up, and then the engine ends what it is at.
+        with contextlib.closing(messages), log.open("w", encoding="utf-8") as stream:
             for message in _with_signs_of_life(
                 messages, lambda seconds: report(f"image: ... {seconds} s in this step")
             ):
@@ -273,11 +275,16 @@ def _disk_full(address: str, text: str) -> OnecatError:
 
 def _remove_stages(client: Any, digest: str) -> None:
     """Remove the untagged images of earlier stages and of failed steps: only ours, known by the context's digest."""
-    ours = {"dangling": True, "label": f"{CONTEXT_LABEL}={digest}"}
+    label = f"{CONTEXT_LABEL}={digest}"
+    ours = {"dangling": True, "label": label}
     deadline = time.monotonic() + CLEANING_SECONDS
+    stages: set[str] = set()
     while True:
+        stages |= {image["Id"] for image in client.images(filters=ours)}
         client.prune_images(filters=ours)
         # The container of an interrupted step holds its image until the engine has removed it.
-        if not client.images(filters=ours) or time.monotonic() > deadline:
+        steps = client.containers(all=True, filters={"label": label})
+        left = bool(client.images(filters=ours)) or any(step["ImageID"] in stages for step in steps)
+        if not left or time.monotonic() > deadline:
             return
         time.sleep(0.5)
