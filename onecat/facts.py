@@ -7,6 +7,7 @@ says why. Checks must turn an absent fact into `skip`, never into `pass`. Sizes 
 from __future__ import annotations
 
 import dataclasses
+import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -250,11 +251,16 @@ def _read(record: type[_Record], document: Any, where: str) -> _Record:
     if not isinstance(document, Mapping):
         raise ValueError(f"{where}: expected an object, found {document!r}")
     known = _field_types(typing.cast(Any, record))
+    needed = [field.name for field in dataclasses.fields(typing.cast(Any, record)) if _is_needed(field)]
+    missing = [name for name in needed if name not in document]
+    if missing:
+        raise ValueError(f"{where}: {', '.join(map(repr, missing))} is missing")
     values = {key: _value(known[key], value, f"{where}.{key}") for key, value in document.items() if key in known}
-    try:
-        return record(**values)
-    except TypeError as error:
-        raise ValueError(f"{where}: {error}") from error
+    return record(**values)
+
+
+def _is_needed(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _value(kind: Any, value: Any, where: str) -> Any:
@@ -278,7 +284,10 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         )
     if dataclasses.is_dataclass(kind):
         return _read(typing.cast(type[Any], kind), value, where)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and type(value) in (int, float):
+        # JSON has no NaN and no infinity, but Python reads them, and huge integers; nothing is measured in those.
+        if not abs(value) <= sys.float_info.max:
+            raise ValueError(f"{where}: expected a finite number, found {value!r}")
         return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"{where}: expected {kind.__name__}, found {value!r}")

@@ -9,6 +9,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from onecat.errors import OnecatError
+
 
 @dataclass(frozen=True)
 class Home:
@@ -41,13 +43,26 @@ class Home:
 def home() -> Home:
     """The directories of the current user, read from the environment at the time of the call.
 
-    `ONECAT_HOME` holds both; `ONECAT_CACHE` moves only the cache (CI keeps it between runs).
+    `ONECAT_HOME` holds both; `ONECAT_CACHE` moves only the cache (CI keeps it between runs). Raises OnecatError when
+    one of them begins with the home directory of a user that there is not.
     """
     import platformdirs
 
-    root = os.environ.get("ONECAT_HOME")
-    data = Path(root).expanduser().absolute() if root else Path(platformdirs.user_data_dir("onecat"))
-    cache = os.environ.get("ONECAT_CACHE")
-    if cache:
-        return Home(data, Path(cache).expanduser().absolute())
+    root = _from_environment("ONECAT_HOME")
+    data = root or Path(platformdirs.user_data_dir("onecat"))
+    cache = _from_environment("ONECAT_CACHE")
+    if cache is not None:
+        return Home(data, cache)
     return Home(data, data / "cache" if root else Path(platformdirs.user_cache_dir("onecat")))
+
+
+def _from_environment(variable: str) -> Path | None:
+    value = os.environ.get(variable)
+    if not value:
+        return None
+    try:
+        return Path(value).expanduser().absolute()
+    except RuntimeError as error:
+        raise OnecatError(
+            f"{variable} is {value}, and there is no such home directory", expected="a path, best an absolute one"
+        ) from error

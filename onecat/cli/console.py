@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import logging
+import os
 import sys
+import unicodedata
 from typing import Any
 
 import typer
@@ -14,6 +17,30 @@ from onecat.errors import ExitCode, OnecatError
 
 PROGRESS = "onecat.progress"
 """Name of the logger that carries progress lines."""
+
+
+def prepare_streams() -> None:
+    """Make the three standard streams safe to use, whatever the shell left of them.
+
+    A closed one becomes the null device, so that no file that is opened later takes its number. A character that the
+    terminal's encoding lacks is written as its escape: a name in another script is no reason to fail.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives as long as the process
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def drop_output() -> None:
+    """Send what is still to be written on standard output nowhere: Python would fail once more while it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def configure(quiet: bool) -> None:
@@ -32,8 +59,9 @@ def quiet() -> bool:
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document on standard output."""
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    """Print one JSON document on standard output; in ASCII where that is no UTF-8."""
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    print(json.dumps(document, indent=2, ensure_ascii=encoding != "utf8"))
 
 
 def progress(text: str) -> None:
@@ -43,6 +71,14 @@ def progress(text: str) -> None:
 
 def print_error(error: OnecatError, as_json: bool) -> None:
     """Print an error for a person on standard error and, under `--json`, as a document on standard output."""
+    lines = [f"onecat: {error.found}"]
+    if error.where:
+        lines.append(f"  where:    {error.where}")
+    if error.expected:
+        lines.append(f"  expected: {error.expected}")
+    lines += [f"  | {detail}" for detail in error.details]
+    lines += [f"  next:     {step}" for step in error.next_steps]
+    print("\n".join(map(_visible, lines)), file=sys.stderr, flush=True)
     if as_json:
         print_json(
             {
@@ -55,14 +91,13 @@ def print_error(error: OnecatError, as_json: bool) -> None:
                 "exit_code": int(error.code),
             }
         )
-    lines = [f"onecat: {error.found}"]
-    if error.where:
-        lines.append(f"  where:    {error.where}")
-    if error.expected:
-        lines.append(f"  expected: {error.expected}")
-    lines += [f"  | {detail}" for detail in error.details]
-    lines += [f"  next:     {step}" for step in error.next_steps]
-    print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def _visible(text: str) -> str:
+    """`text` with control characters as escapes: names and logs of others must not steer the terminal."""
+    return "".join(
+        each if each == "\t" or unicodedata.category(each) not in ("Cc", "Cs") else repr(each)[1:-1] for each in text
+    )
 
 
 def as_onecat_error(error: Exception) -> OnecatError:
@@ -82,18 +117,34 @@ def as_onecat_error(error: Exception) -> OnecatError:
 
 def _from_usage_error(error: Any) -> OnecatError:
     command = error.ctx.command_path if getattr(error, "ctx", None) else "onecat"
-    return OnecatError(error.format_message(), next_steps=[f"{command} --help"], code=ExitCode.USAGE)
+    found, expected = " ".join(error.format_message().split()), None
+    head, colon, rule = found.partition(": Input should be ")
+    if colon:
+        found, expected = head, rule.partition(", unable to parse")[0]
+        details = error.__cause__.errors() if hasattr(error.__cause__, "errors") else ()
+        found += f": {details[0]['input']}" if details else ""
+    return OnecatError(found, expected=expected, next_steps=[f"{command} --help"], code=ExitCode.USAGE)
+
+
+_WRONG_PATH = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
+"""Refusals that say that a path was given which cannot be meant, as a file where a directory is needed."""
 
 
 def _from_os_error(error: OSError) -> OnecatError:
+    other_home = "set ONECAT_HOME to a directory that can be written, if that is where onecat's data goes"
     steps = {
-        errno.ENOSPC: ["free some space, or set ONECAT_HOME to a directory on a larger disk"],
+        errno.ENOSPC: [
+            "see what is full: df -h",
+            "free some space, or set ONECAT_HOME to a directory on a larger disk",
+        ],
         errno.EACCES: ["check the owner and mode of that path, or set ONECAT_HOME to a directory of yours"],
-        errno.EROFS: ["set ONECAT_HOME to a directory that can be written"],
+        errno.EROFS: [other_home],
+        errno.ENOENT: [other_home, "type the same command with --debug to see where it happened"],
+        **dict.fromkeys(_WRONG_PATH, ["correct that path", other_home]),
     }.get(error.errno or 0, ["type the same command with --debug to see where it happened"])
     return OnecatError(
         error.strerror or str(error),
         where=str(error.filename) if error.filename else None,
         next_steps=steps,
-        code=ExitCode.NEEDS_PERSON,
+        code=ExitCode.USAGE if error.errno in _WRONG_PATH else ExitCode.NEEDS_PERSON,
     )

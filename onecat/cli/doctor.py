@@ -40,19 +40,33 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    profile: Annotated[str | None, typer.Option("--profile", "-p", help="Judge for this profile.")] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", "-p", metavar="PROFILE", help="Judge for this profile.")
+    ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Take profile, runtime and ports from this onecat.yaml.")
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", help="Take profile, runtime and ports from this onecat.yaml."),
     ] = None,
     runtime: Annotated[Runtime | None, typer.Option("--runtime", help="Judge for this runtime.")] = None,
-    hosts: Annotated[list[str] | None, typer.Option("--host", help="A host (only `local` so far).")] = None,
-    files: Annotated[
-        list[Path] | None, typer.Option("--from", help="Judge facts saved by `onecat facts --json`, not a host.")
+    hosts: Annotated[
+        list[str] | None, typer.Option("--host", metavar="HOST", help="A host (only `local` so far).")
     ] = None,
-    root: Annotated[str, typer.Option("--root", help="Read /proc, /sys and /etc below this directory.")] = "/",
-    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for each source of facts.")] = 10.0,
-    only: Annotated[list[str] | None, typer.Option("--only", help="Make only these checks, as gpu.* (repeat).")] = None,
-    skip: Annotated[list[str] | None, typer.Option("--skip", help="Leave these checks out (repeat).")] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option("--from", metavar="FILE", help="Judge facts saved by `onecat facts --json`, not a host."),
+    ] = None,
+    root: Annotated[
+        str, typer.Option("--root", metavar="DIR", help="Read /proc, /sys and /etc below this directory.")
+    ] = "/",
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, max=3600, metavar="SECONDS", help="For each source of facts.")
+    ] = 10.0,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="CHECK", help="Make only these checks, as gpu.* (repeat).")
+    ] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option("--skip", metavar="CHECK", help="Leave these checks out (repeat).")
+    ] = None,
     fail_on: Annotated[Threshold, typer.Option("--fail-on", help="Exit code 1 from this status on.")] = Threshold.fail,
     form: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.text,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json (onecat.doctor/1).")] = False,

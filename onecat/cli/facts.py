@@ -14,8 +14,12 @@ def register(app: typer.Typer) -> None:
 
 
 def facts(
-    root: Annotated[str, typer.Option("--root", help="Read /proc, /sys and /etc below this directory.")] = "/",
-    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for each source of facts.")] = 10.0,
+    root: Annotated[
+        str, typer.Option("--root", metavar="DIR", help="Read /proc, /sys and /etc below this directory.")
+    ] = "/",
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, max=3600, metavar="SECONDS", help="For each source of facts.")
+    ] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (onecat.facts/1).")] = False,
 ) -> None:
     from onecat.facts import to_json

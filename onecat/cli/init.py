@@ -21,9 +21,12 @@ def register(app: typer.Typer) -> None:
 def init(
     directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where onecat.yaml is written.")] = Path(),
     profile: Annotated[
-        str | None, typer.Option("--profile", "-p", help="Profile; by default the one for this machine's GPUs.")
+        str | None,
+        typer.Option("--profile", "-p", metavar="PROFILE", help="Profile; by default the one for this machine's GPUs."),
     ] = None,
-    model: Annotated[Path | None, typer.Option("--model", "-m", help="Directory of the checkpoint.")] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", "-m", metavar="DIR", help="Directory of the checkpoint.")
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an onecat.yaml that is there; it is kept as onecat.yaml.old.")
     ] = False,
@@ -33,7 +36,8 @@ def init(
     from onecat.errors import OnecatError
 
     path = directory / FILE
-    if path.exists() and not force:
+    there = os.path.lexists(path)  # a link that leads nowhere is somebody's too
+    if there and not force:
         raise OnecatError(
             f"{path} exists and was left as it is",
             where=str(path.absolute()),
@@ -44,18 +48,26 @@ def init(
     shown_model = PLACEHOLDER if model is None else _as_written(model, directory)
     subject = model.absolute().name if model is not None else directory.absolute().name
     text = starter_text(deployment_name(subject), chosen, shown_model)
-    directory.mkdir(parents=True, exist_ok=True)
-    kept = path.with_name(f"{FILE}.old") if path.exists() else None
+    kept = path.with_name(f"{FILE}.old") if there else None
     new = path.with_name(f"{FILE}.new")
-    new.write_text(text, encoding="utf-8")
     try:
-        load_deployment(new)
-    except OnecatError:
-        new.unlink()
-        raise
-    if kept is not None:
-        path.replace(kept)
-    new.replace(path)
+        directory.mkdir(parents=True, exist_ok=True)
+        new.write_text(text, encoding="utf-8")
+        try:
+            load_deployment(new)
+        except OnecatError:
+            new.unlink()
+            raise
+        if kept is not None:
+            path.replace(kept)
+        new.replace(path)
+    except OSError as error:
+        raise OnecatError(
+            f"{path} cannot be written: {error.strerror}",
+            expected="a directory of yours, which is made where it is missing",
+            where=str(error.filename or path.absolute()),
+            next_steps=["onecat init DIR"],
+        ) from error
     if as_json:
         console.print_json(
             {"schema": "onecat.init/1", "file": str(path.absolute()), "profile": chosen.name, "why": why}

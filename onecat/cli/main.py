@@ -7,14 +7,14 @@ nothing heavier than typer at the top: `onecat --help` loads all of them.
 from __future__ import annotations
 
 import importlib
-import os
 import pkgutil
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 import onecat.cli
 from onecat import __version__
@@ -24,10 +24,24 @@ from onecat.errors import OnecatError
 GLOBAL_OPTIONS = ("--debug", "--quiet", "-q")
 
 
+class CommandList(TyperGroup):
+    """A group whose help says in full what each command does; Typer cuts it off at the width of the terminal."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, self.commands[name].get_short_help_str(400)) for name in self.list_commands(ctx)]
+            )
+
+
 def build_app() -> typer.Typer:
     """The Typer application with every command of this package registered."""
     app = typer.Typer(
         name="onecat",
+        cls=CommandList,
         invoke_without_command=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -61,6 +75,7 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line; never shows a traceback unless `--debug` is given."""
+    console.prepare_streams()
     words, options = split_global_options(sys.argv[1:])
     console.configure(quiet=bool({"--quiet", "-q"} & set(options)))
     as_json = "--json" in words
@@ -74,18 +89,25 @@ def main() -> None:
         # Typer makes exit code 1 of a closed pipe, which here would mean "the answer is no".
         if not any(isinstance(each, BrokenPipeError) for each in (ended, ended.__context__)):
             raise
-        # Python would fail once more when it flushes standard output at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        console.drop_output()
         sys.exit(128 + signal.SIGPIPE)
     except Exception as error:  # noqa: BLE001 - the last line of defence: a user never sees a traceback unasked
         if debug and not isinstance(error, OnecatError):
             raise
-        failure = console.as_onecat_error(error)
-        console.print_error(failure, as_json=as_json)
-        sys.exit(int(failure.code))
+        _end(console.as_onecat_error(error), as_json)
     if code == INTERRUPTED:
         print("\nonecat: interrupted; type the same command again to go on from here", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end(failure: OnecatError, as_json: bool) -> NoReturn:
+    try:
+        console.print_error(failure, as_json)
+        sys.stdout.flush()
+    except OSError:
+        # The streams cannot be written (a full disk, a reader that went away): the exit code still tells.
+        console.drop_output()
+    sys.exit(int(failure.code))
 
 
 def split_global_options(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

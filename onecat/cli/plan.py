@@ -22,29 +22,41 @@ def register(app: typer.Typer) -> None:
 
 def plan(
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="onecat.yaml, or its directory [./onecat.yaml].")
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", help="onecat.yaml, or its directory [./onecat.yaml]."),
     ] = None,
-    model: Annotated[Path | None, typer.Option("--model", "-m", help="Checkpoint, in place of onecat.yaml's.")] = None,
-    profile: Annotated[str | None, typer.Option("--profile", "-p", help="Profile, in place of onecat.yaml's.")] = None,
-    runtime: Annotated[str | None, typer.Option("--runtime", help="native or container.")] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", "-m", metavar="DIR", help="Checkpoint, in place of onecat.yaml's.")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", "-p", metavar="PROFILE", help="Profile, in place of onecat.yaml's.")
+    ] = None,
+    runtime: Annotated[str | None, typer.Option("--runtime", metavar="RUNTIME", help="native or container.")] = None,
     facts_file: Annotated[
         Path | None, typer.Option("--from", metavar="FILE", help="Facts of the host, from `onecat facts --json`.")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="FLAG=VALUE", help="A `vllm serve` flag; may be repeated.")
     ] = None,
-    tensor_parallel: Annotated[int | None, typer.Option("--tensor-parallel", help="tensor-parallel-size.")] = None,
+    tensor_parallel: Annotated[
+        int | None, typer.Option("--tensor-parallel", metavar="N", help="Sets tensor-parallel-size.")
+    ] = None,
     pipeline_parallel: Annotated[
-        int | None, typer.Option("--pipeline-parallel", help="pipeline-parallel-size.")
+        int | None, typer.Option("--pipeline-parallel", metavar="N", help="Sets pipeline-parallel-size.")
     ] = None,
     max_model_len: Annotated[
-        str | None, typer.Option("--max-model-len", help="Longest context, as 4096 or 32K.")
+        str | None, typer.Option("--max-model-len", metavar="N", help="Longest context, as 4096 or 32K.")
     ] = None,
-    kv_cache_dtype: Annotated[str | None, typer.Option("--kv-cache-dtype", help="Data type of the KV cache.")] = None,
+    kv_cache_dtype: Annotated[
+        str | None, typer.Option("--kv-cache-dtype", metavar="TYPE", help="Data type of the KV cache.")
+    ] = None,
     gpu_memory_utilization: Annotated[
-        float | None, typer.Option("--gpu-memory-utilization", help="Share of GPU memory the engine may use.")
+        float | None,
+        typer.Option("--gpu-memory-utilization", metavar="SHARE", help="Share of GPU memory the engine may use."),
     ] = None,
-    max_num_seqs: Annotated[int | None, typer.Option("--max-num-seqs", help="Most requests in one batch.")] = None,
+    max_num_seqs: Annotated[
+        int | None, typer.Option("--max-num-seqs", metavar="N", help="Most requests in one batch.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON (onecat.plan/1).")] = False,
 ) -> None:
     from onecat.checkpoints import inspect

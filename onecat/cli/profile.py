@@ -15,7 +15,13 @@ JSON_HELP = "Print the result as JSON."
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="List, show and validate hardware profiles.")
+    group = typer.Typer(invoke_without_command=True, help="List, show and validate hardware profiles.")
+
+    def without_command(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            print(context.get_help())
+
+    group.callback()(without_command)
     group.command("list", help="List the profiles that ship with onecat.")(list_all)
     group.command("show", help="Show what a profile says, with reasons and sources.")(show)
     group.command("validate", help="Check profiles, by name or file: schema, combinations, the engine's flags.")(

@@ -14,10 +14,16 @@ def read_facts(file: Path) -> Facts:
     expected = f"a document of schema {SCHEMA}, as `onecat facts --json` writes it; raw captures cannot be read yet"
     steps = ["on the host: onecat facts --json > facts.json"]
     try:
-        return from_json(json.loads(file.read_text(encoding="utf-8")))
+        # Given bytes, it takes also what PowerShell writes: UTF-16, and UTF-8 with a byte order mark.
+        document = json.loads(file.read_bytes())
+        if not isinstance(document, dict):
+            raise ValueError(f"it holds {type(document).__name__} and no object")
+        return from_json(document)
     except FileNotFoundError as error:
         raise OnecatError("the file of saved facts does not exist", where=str(file), next_steps=steps) from error
-    except (ValueError, AttributeError) as error:
+    except OSError as error:
+        raise OnecatError(f"the saved facts cannot be read: {error.strerror}", where=str(file)) from error
+    except (ValueError, RecursionError) as error:
         raise OnecatError(
             f"this is not a file of saved facts: {error}", where=str(file), expected=expected, next_steps=steps
         ) from error

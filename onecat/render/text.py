@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,7 +31,8 @@ def print_lines(console: Console, lines: Iterable[Line]) -> None:
     from rich.text import Text
 
     for line in lines:
-        text = Text(line.text)
+        # What a host says of itself must not steer the terminal.
+        text = Text("".join("?" if unicodedata.category(each) == "Cc" else each for each in line.text))
         text.stylize(line.style, 0, line.styled)
         console.print(text, soft_wrap=True, highlight=False)
 
