@@ -11,7 +11,7 @@ PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export PATH
 
 if [ $root = yes ]; then
-    say "all tests: the first run downloads about 1 GB and needs about 10 GB of disk, kept in $cache"
+    say "all tests: the first run downloads about 1 GB and needs about 12 GB of disk, 5 GB of it kept in $cache"
     missing=
     need() { missing="$missing $*"; }
     command -v nginx >/dev/null || need nginx-light
