@@ -24,6 +24,7 @@ if [ $root = yes ]; then
     command -v ip >/dev/null || need iproute2
     command -v gcc >/dev/null || need gcc
     [ -e /usr/include/stdio.h ] || need libc6-dev
+    ldconfig -p | grep -q 'libnuma\.so\.1' || need libnuma1
     command -v systemd-analyze >/dev/null || need systemd
     if [ -n "$missing" ]; then
         command -v apt-get >/dev/null || { say "missing, and no apt-get to install them:$missing"; exit 2; }

@@ -51,10 +51,10 @@ if ! is_usable; then
 fi
 
 say "installing $(grep -c '==' "requirements/$packages.lock") locked packages into $venv"
-"$venv/bin/python" -m pip install -q --disable-pip-version-check --no-input --no-deps --require-hashes \
+"$venv/bin/python" -m pip install -qq --disable-pip-version-check --no-input --no-deps --require-hashes \
     -r "requirements/$packages.lock"
 # The build tools are in the lock, so that nothing is fetched unseen to build onecat itself.
-"$venv/bin/python" -m pip install -q --disable-pip-version-check --no-input --no-deps --no-build-isolation -e .
+"$venv/bin/python" -m pip install -qq --disable-pip-version-check --no-input --no-deps --no-build-isolation -e .
 
 stamp_of "$packages" >"$venv/.onecat-$packages"
 if [ "$packages" = dev ]; then stamp_of core >"$venv/.onecat-core"; fi

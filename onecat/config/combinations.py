@@ -5,6 +5,7 @@ Each rule is a function that yields `Conflict`s; `DEPLOYMENT_RULES` and `PROFILE
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -85,6 +86,16 @@ def _secrets(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
                 f"write `{instead}: {{file: PATH}}` and remove `env.{name}`",
                 at_key=True,
             )
+
+
+def _environment(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
+    for name, value in deployment.env.items():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            yield Conflict(
+                ("env", name), f"`{name}` is no name of a variable", "letters, digits and underscores", at_key=True
+            )
+        elif "\0" in value:
+            yield Conflict(("env", name), f"`env.{name}` holds a zero byte", "text: no variable can hold one")
 
 
 def _serve(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
@@ -173,6 +184,7 @@ DEPLOYMENT_RULES: tuple[Callable[[Deployment, Profile], Iterator[Conflict]], ...
     _runtime,
     _ports,
     _secrets,
+    _environment,
     _serve,
     _smoke,
     _restart,

@@ -76,7 +76,7 @@ def _deployment(source: Source, base: Path, overrides: Mapping[str, Any]) -> Dep
     conflicts = [each for rule in DEPLOYMENT_RULES for each in rule(checked, profile)]
     if conflicts:
         raise problems_error(source.lines, _located(conflicts, source, overridden))
-    return _with_origins(_absolute(checked, base, overridden), origins)
+    return _with_origins(_absolute(_with_origins(checked, origins), base, overridden), origins)
 
 
 def _profile(source: Source) -> Profile:
@@ -146,7 +146,14 @@ def _located(conflicts: Iterable[Conflict], source: Source, overridden: frozense
 def _absolute(deployment: Deployment, base: Path, overridden: frozenset[KeyPath]) -> Deployment:
     def resolve(text: str, path: KeyPath) -> str:
         start = Path.cwd() if path in overridden else base
-        return str(start / Path(text).expanduser())
+        try:
+            return str(start / Path(text).expanduser())
+        except RuntimeError:
+            raise OnecatError(
+                f"`{'.'.join(map(str, path))}` is {text}, and there is no such home directory",
+                expected="a path, best an absolute one",
+                where=deployment.origin(*path).where,
+            ) from None
 
     model = deployment.model.model_copy(update={"path": resolve(deployment.model.path, ("model", "path"))})
     secret = deployment.secrets.api_key

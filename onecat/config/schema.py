@@ -150,7 +150,9 @@ class Profile(Document):
 class Model(Record):
     """The checkpoint that is served."""
 
-    path: str = Field(description="Directory with config.json, safetensors and tokenizer; relative to onecat.yaml")
+    path: str = Field(
+        min_length=1, description="Directory with config.json, safetensors and tokenizer; relative to onecat.yaml"
+    )
     served_name: str | None = Field(None, description="Name clients use in requests; the directory name by default")
 
 
@@ -207,7 +209,9 @@ class Deployment(Document):
     model: Model
     hosts: tuple[str, ...] = Field(("local",), min_length=1)
     runtime: RuntimeKind | None = Field(None, description="Overrides the profile's runtime")
-    host: str = Field("127.0.0.1", description="Address the server listens on")
+    host: str = Field(
+        "127.0.0.1", pattern=r"^[A-Za-z0-9:][A-Za-z0-9.:_-]*$", description="Address the server listens on"
+    )
     port: int = Field(8000, ge=1, le=65535, description="Port the server listens on")
     serve: dict[str, FlagValue] = Field(default_factory=dict, description="`vllm serve` flags without dashes")
     env: dict[str, str] = Field(default_factory=dict, description="Environment variables of the server")

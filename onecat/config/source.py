@@ -7,6 +7,7 @@ with its position, so that validation works on a tree of known shape.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +21,13 @@ from onecat.errors import OnecatError
 KeyPath = tuple[str | int, ...]
 """Way to a value: keys of mappings and indices of lists, from the top."""
 
-LARGEST_FILE = 1024 * 1024
+LARGEST_FILE = 128 * 1024
 MOST_VALUES = 20_000
 DEEPEST_NESTING = 40
 """Limits of a file that a person wrote: bytes, values after anchors are followed, nested levels."""
+
+MOST_PROBLEMS = 20
+"""As many are told at once; the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +91,18 @@ def read_source(path: Path, name: str | None = None) -> Source:
     """
     shown = name or str(path)
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
     except FileNotFoundError:
-        raise OnecatError(f"{shown} does not exist", where=str(path.absolute())) from None
+        steps = ["onecat init", "or name another one: --config FILE"] if path.name == "onecat.yaml" else []
+        raise OnecatError(f"{shown} does not exist", where=str(path.absolute()), next_steps=steps) from None
     except OSError as error:
         raise OnecatError(f"{shown} cannot be read: {error.strerror}", where=str(path.absolute())) from error
     if len(content) > LARGEST_FILE:
         raise OnecatError(
-            f"{shown} has {len(content)} bytes", expected=f"a configuration of at most {LARGEST_FILE} bytes"
+            f"{shown} is too large",
+            expected=f"a configuration of at most {LARGEST_FILE} bytes",
+            where=str(path.absolute()),
         )
     try:
         text = content.decode("utf-8-sig")
@@ -131,10 +139,12 @@ def problems_error(lines: Sequence[str], problems: Sequence[Problem]) -> OnecatE
     """
     first, *others = sorted(problems, key=lambda each: (each.place.file, each.place.line, each.place.column))
     details = [*_excerpt(lines, first.place)]
-    for other in others:
+    for other in others[: MOST_PROBLEMS - 1]:
         expected = f" (expected {other.expected})" if other.expected else ""
         details.append(f"also at {other.place}: {other.found}{expected}")
-    steps = dict.fromkeys(each.next_step for each in (first, *others) if each.next_step)
+    if len(others) >= MOST_PROBLEMS:
+        details.append(f"and {len(others) - MOST_PROBLEMS + 1} more")
+    steps = dict.fromkeys(each.next_step for each in (first, *others[: MOST_PROBLEMS - 1]) if each.next_step)
     return OnecatError(
         first.found,
         expected=first.expected,
@@ -147,7 +157,7 @@ def problems_error(lines: Sequence[str], problems: Sequence[Problem]) -> OnecatE
 def _excerpt(lines: Sequence[str], place: Place) -> Iterator[str]:
     if not 1 <= place.line <= len(lines):
         return
-    line = lines[place.line - 1].replace("\t", " ")
+    line = "".join(" " if unicodedata.category(each) == "Cc" else each for each in lines[place.line - 1])
     start = max(0, place.column - 61)
     yield line[start : start + 100]
     yield " " * (place.column - 1 - start) + "^"

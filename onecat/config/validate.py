@@ -19,6 +19,7 @@ PATTERNS = {
     r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$": "1 to 40 lower-case letters, digits and inner hyphens, as `chat-7b`",
     r"^[^:\s]+:\d{1,5}$": "an address and a port, as `127.0.0.1:8080`",
     r"^[a-z][a-z0-9-]*$": "a flag name in lower case without leading dashes, as `max-model-len`",
+    r"^[A-Za-z0-9:][A-Za-z0-9.:_-]*$": "an address or host name, as `127.0.0.1`",
     r"^[A-Z_][A-Z0-9_]*$": "a variable name in upper case, as `VLLM_CPU_KVCACHE_SPACE`",
     r"^\d+\.\d+\.\d+(\.post\d+)?$": "a full version, as `0.27.1`",
     r"^\d+\.\d$": 'major and minor in quotes, as "7.0"',
@@ -57,7 +58,7 @@ def check_data(model: type[Model], source: Source, overridden: frozenset[KeyPath
     overridden: paths whose values came from the command line and not from the file.
     """
     try:
-        return model.model_validate(source.data, strict=True)
+        checked = model.model_validate(source.data, strict=True)
     except ValidationError as error:
         problems: dict[tuple[KeyPath, str], Problem] = {}
         for each in error.errors(include_url=False):
@@ -65,6 +66,25 @@ def check_data(model: type[Model], source: Source, overridden: frozenset[KeyPath
             # A union reports once for each of its types.
             problems.setdefault((problem_path, str(problem.place)), problem)
         return list(problems.values())
+    return _misread_numbers(source) or checked
+
+
+def _misread_numbers(source: Source) -> list[Problem]:
+    """Whole numbers that YAML 1.1 took for octal (010000 is 4096) or for minutes and seconds (1:30 is 90)."""
+    problems = []
+    for path, spot in source.spots.items():
+        if spot.quoted or spot.text is None or not _MISREAD.fullmatch(spot.text):
+            continue
+        value: Any = source.data
+        for step in path:
+            value = value[step]
+        if type(value) is int:
+            found = f"`{'.'.join(map(str, path))}` is the number {value} ({reading_of(spot.text, value)})"
+            problems.append(Problem(spot.value, found, "digits without a zero in front, or text in quotes"))
+    return problems
+
+
+_MISREAD = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+(:[0-9]+)+)")
 
 
 def _problem(
@@ -112,14 +132,31 @@ def _problem(
         wanted = TYPES.get(kind.removesuffix("_type"), error["msg"])
         if len(location) > len(path) and location[len(path) :][0] in ("bool", "int", "float", "str"):
             wanted = FLAG_VALUE
+        nested = _fields(model, path) if kind in ("model_type", "model_attributes_type") else {}
+        if nested:
+            wanted = f"nested keys: {', '.join(nested)}"
         step = None
         if kind == "string_type" and spot.text and not spot.quoted and wanted != FLAG_VALUE:
             step = f'put it in quotes: "{spot.text}"'
-        elif kind in ("int_type", "float_type") and isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value):
-            step = f"take the quotes away: {value}"
+        elif kind in ("int_type", "float_type") and isinstance(value, str):
+            step = _as_number(value, spot.quoted)
         return path, Problem(spot.value, f"`{name}` is {shown}{_trap(value, spot)}", wanted, step)
+    if kind in ("too_short", "string_too_short"):
+        return path, Problem(spot.value, f"`{name}` is empty", "at least one" if kind == "too_short" else "some text")
     message = str(error["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
     return path, Problem(spot.value, f"`{name}` is {shown}", message)
+
+
+def _as_number(text: str, quoted: bool) -> str | None:
+    """How to write the number that a text looks like, for a key that wants one."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    if not number.is_integer():
+        return f"take the quotes away: {text}" if quoted and re.fullmatch(r"[0-9]+\.[0-9]+", text) else None
+    plain = str(int(number))
+    return f"take the quotes away: {plain}" if quoted and text == plain else f"write it with digits alone: {plain}"
 
 
 def _spot(source: Source, overridden: frozenset[KeyPath], location: KeyPath) -> tuple[KeyPath, Spot]:

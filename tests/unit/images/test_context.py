@@ -181,21 +181,48 @@ def test_quoted_values_stay_on_one_line_and_expand_nothing(value: str) -> None:
     assert text.replace("\\$", "").count("$") == 0
 
 
+def entrypoint(directory: Path, server: str, secret: Path | None = None) -> Path:
+    """The image's entrypoint with a program called vllm on its PATH that does what `server` says."""
+    (directory / "vllm").write_text(f"#!/bin/sh\n{server}\n")
+    (directory / "vllm").chmod(0o755)
+    script = text_of(render_context(load_profile("cpu")), "entrypoint.sh")
+    path = directory / "entrypoint"
+    path.write_text(script.replace("/run/secrets/api_key", str(secret or directory / "absent")))
+    return path
+
+
 @pytest.mark.parametrize("key", [None, "s3cret"])
 def test_the_entrypoint_passes_the_key_by_environment_only(tmp_path: Path, key: str | None) -> None:
-    script = text_of(render_context(load_profile("cpu")), "entrypoint.sh")
     secret = tmp_path / "api_key"
     if key:
         secret.write_text(f"{key}\n")
-    (tmp_path / "vllm").write_text('#!/bin/sh\necho "$*" "key=${VLLM_API_KEY-none}"\n')
-    (tmp_path / "vllm").chmod(0o755)
-    entrypoint = tmp_path / "entrypoint"
-    entrypoint.write_text(script.replace("/run/secrets/api_key", str(secret)))
-    answer = subprocess.run(
-        ["sh", str(entrypoint), "/model", "--port", "8000"],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    path = entrypoint(tmp_path, 'echo "$*" "key=${VLLM_API_KEY-none}"', secret)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    argv = ["sh", str(path), "/model", "--port", "8000"]
+    answer = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False).stdout
     assert answer == f"serve /model --port 8000 key={key or 'none'}\n"
+
+
+@pytest.mark.parametrize(
+    ("server", "code"),
+    [("exit 3", 3), ("kill -KILL $$", 137), ("exit 0", 1)],
+    ids=["an error", "killed", "an end unasked, as when the engine has died"],
+)
+def test_a_server_that_ends_by_itself_is_a_failure_for_dockers_restart_policy(
+    tmp_path: Path, server: str, code: int
+) -> None:
+    path = entrypoint(tmp_path, server)
+    done = subprocess.run(["sh", str(path)], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=False)
+    assert done.returncode == code
+
+
+def test_a_stop_reaches_the_server_and_is_waited_for(tmp_path: Path) -> None:
+    server = 'trap "sleep 0.3; echo drained; exit 0" TERM; echo up; while :; do sleep 0.05; done'
+    path = entrypoint(tmp_path, server)
+    process = subprocess.Popen(
+        ["sh", str(path)], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "up\n"
+    process.terminate()
+    assert process.stdout.read() == "drained\n"
+    assert process.wait(10) == 0
