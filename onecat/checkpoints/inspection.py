@@ -44,7 +44,7 @@ def inspect(directory: Path) -> Checkpoint:
         )
     tensors = [tensor for header in headers.values() for tensor in header.tensors]
     text = config["text_config"] if isinstance(config.get("text_config"), Mapping) else config
-    quantization = config.get("quantization_config")
+    quantization = _quantization(directory, config, problems)
     return Checkpoint(
         directory=str(directory),
         architecture=next(iter(_strings(config.get("architectures"))), None),
@@ -58,12 +58,42 @@ def inspect(directory: Path) -> Checkpoint:
         max_position_embeddings=_integer(text.get("max_position_embeddings")),
         rope_type=_rope_type(text.get("rope_parameters") or text.get("rope_scaling")),
         vocabulary_size=_integer(text.get("vocab_size")),
-        quantization=_string(quantization.get("quant_method")) if isinstance(quantization, Mapping) else None,
+        quantization=_quantization_method(quantization),
+        quantization_format=_string(quantization.get("format")),
         weight_bytes=sum(tensor.end - tensor.begin for tensor in tensors),
         parameters=sum(tensor.elements for tensor in tensors),
         files=tuple(sorted(headers)),
         problems=tuple(problems),
     )
+
+
+def _quantization(directory: Path, config: Mapping[str, Any], problems: list[Problem]) -> Mapping[str, Any]:
+    """How the weights are stored; before version 0.31 ModelOpt wrote it into a file of its own, which engines read too.
+
+    https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/transformers_utils/config.py
+    """
+    stated = config.get("quantization_config")
+    path = directory / "hf_quant_config.json"
+    if stated is None and path.is_file():
+        stated = _read_json(path, problems)
+    return stated if isinstance(stated, Mapping) else {}
+
+
+def _quantization_method(quantization: Mapping[str, Any]) -> str | None:
+    """The method by the name that engines use; ModelOpt's algorithms have one each.
+
+    https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/model_executor/layers/quantization/modelopt.py
+    """
+    method = _string(quantization.get("quant_method"))
+    inner = quantization.get("quantization")
+    algorithm = _string((inner if isinstance(inner, Mapping) else quantization).get("quant_algo"))
+    if algorithm is None or method not in (None, "modelopt"):
+        return method
+    if "MXFP8" in algorithm:
+        return "modelopt_mxfp8"
+    if "FP4" in algorithm:
+        return "modelopt_fp4"
+    return "modelopt_mixed" if algorithm == "MIXED_PRECISION" else "modelopt"
 
 
 def _rope_type(parameters: Any) -> str | None:

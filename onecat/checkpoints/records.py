@@ -19,7 +19,8 @@ class Problem:
 class Checkpoint:
     """One model directory.
 
-    dtype: as in config.json (`bfloat16`); quantization: the `quant_method` that config.json claims, or None;
+    dtype: as in config.json (`bfloat16`); quantization: the method that config.json or hf_quant_config.json claims,
+    by the engines' name for it, or None; quantization_format: its `format`, as compressed-tensors has one;
     rope_type: how config.json says that positions are stretched (`yarn`, `linear`), "several" when layers differ, or
     None; weight_bytes: bytes of all tensors; parameters: number of stored tensor elements (packed ones count once).
     """
@@ -37,6 +38,7 @@ class Checkpoint:
     rope_type: str | None = None
     vocabulary_size: int | None = None
     quantization: str | None = None
+    quantization_format: str | None = None
     weight_bytes: int = 0
     parameters: int = 0
     files: tuple[str, ...] = ()

@@ -20,6 +20,12 @@ FP8_KV_CAPABILITY = 89
 BFLOAT16_CAPABILITY = 80
 """Least compute capability, ten times, for bfloat16 (vllm platforms/cuda.py:232)."""
 
+COMPRESSED_TENSORS_CAPABILITY = dict.fromkeys(
+    ("pack-quantized", "int-quantized", "float-quantized", "nvfp4-pack-quantized"), 75
+)
+"""Least compute capability, ten times, of the schemes behind each `format` of compressed-tensors; the method as a whole
+states less (get_min_capability in vllm .../quantization/compressed_tensors/schemes/)."""
+
 UNSTRETCHED_ROPE = (None, "default", "su", "longrope", "llama3")
 """Rope types with which max_position_embeddings is the longest context (vllm config/model.py:2314)."""
 
@@ -67,6 +73,23 @@ def _length(at: Situation) -> Iterator[Refusal]:
             "max-model-len",
             f"max-model-len {wanted} is above the checkpoint's max_position_embeddings of {limit}",
             (f"max-model-len: {limit}",),
+        )
+
+
+def _ranges(at: Situation) -> Iterator[Refusal]:
+    share = at.value("gpu-memory-utilization")
+    if isinstance(share, (int, float)) and not 0 < share <= 1:
+        yield Refusal(
+            "gpu-memory-utilization",
+            f"gpu-memory-utilization is {share}; it is a share above 0 and at most 1 (vllm config/cache.py:68)",
+            ("gpu-memory-utilization: 0.9",),
+        )
+    length = at.value("max-model-len")
+    if isinstance(length, int) and (length < -1 or length == 0):
+        yield Refusal(
+            "max-model-len",
+            f"max-model-len is {length}, and no context has that length",
+            ("leave max-model-len out: the engine reads it from the checkpoint",),
         )
 
 
@@ -170,6 +193,8 @@ def _quantization(at: Situation) -> Iterator[Refusal]:
         return
     method = asked if isinstance(asked, str) else stored
     least = known.get(method) if method is not None else None
+    if method == "compressed-tensors" and at.checkpoint.quantization_format is not None:
+        least = COMPRESSED_TENSORS_CAPABILITY.get(at.checkpoint.quantization_format, least)
     if at.capability is not None and least is not None and at.capability < least:
         yield Refusal(
             "quantization-capability",
@@ -190,6 +215,7 @@ def _told(capability: int) -> str:
 RULES: tuple[Callable[[Situation], Iterator[Refusal]], ...] = (
     _checkpoint,
     _length,
+    _ranges,
     _layout,
     _heads,
     _gpus,

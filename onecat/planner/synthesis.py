@@ -184,7 +184,8 @@ def _capability(profile: Profile, facts: Facts | None) -> int | None:
     gpus = facts.nvidia.gpus if facts is not None and facts.nvidia is not None else ()
     seen = [each.compute_capability for each in gpus if each.compute_capability]
     known = seen or [each for each in (profile.hardware.compute_capability,) if each]
-    return min((int(each.replace(".", "")) for each in known), default=None)
+    told = [each.partition(".") for each in known]
+    return min((10 * int(a) + int(b) for a, _, b in told if a.isdecimal() and b.isdecimal()), default=None)
 
 
 def _gpus(facts: Facts | None) -> int | None:

@@ -34,6 +34,38 @@ def test_a_whole_checkpoint_has_no_problem_and_its_sizes_are_exact(checkpoint: P
     assert seen.weight_bytes == 4 * seen.parameters
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "method"),
+    [
+        ("FP8", "modelopt"),
+        ("NVFP4", "modelopt_fp4"),
+        ("MXFP8", "modelopt_mxfp8"),
+        ("MIXED_PRECISION", "modelopt_mixed"),
+    ],
+)
+def test_what_modelopt_wrote_into_either_file_is_the_engines_name_for_it(
+    checkpoint: Path, algorithm: str, method: str
+) -> None:
+    old = {"producer": {"name": "modelopt", "version": "0.29.0"}, "quantization": {"quant_algo": algorithm}}
+    (checkpoint / "hf_quant_config.json").write_text(json.dumps(old))
+    assert inspect(checkpoint).quantization == method
+    config = json.loads((checkpoint / "config.json").read_text())
+    stated = {"quant_method": "modelopt", "quant_algo": algorithm}
+    (checkpoint / "hf_quant_config.json").write_text("{}")
+    (checkpoint / "config.json").write_text(json.dumps({**config, "quantization_config": stated}))
+    assert inspect(checkpoint).quantization == method
+
+
+def test_the_format_of_compressed_tensors_is_kept_and_a_broken_side_file_is_a_problem(checkpoint: Path) -> None:
+    (checkpoint / "hf_quant_config.json").write_text("{")
+    assert codes(checkpoint) == ["bad-json"]
+    config = json.loads((checkpoint / "config.json").read_text())
+    stated = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
+    (checkpoint / "config.json").write_text(json.dumps({**config, "quantization_config": stated}))
+    seen = inspect(checkpoint)
+    assert (seen.quantization, seen.quantization_format, seen.problems) == ("compressed-tensors", "pack-quantized", ())
+
+
 def test_the_tiny_checkpoint_is_the_same_every_time(tmp_path: Path) -> None:
     first, second = write_tiny_checkpoint(tmp_path / "a"), write_tiny_checkpoint(tmp_path / "b")
     assert {path.name: path.read_bytes() for path in first.iterdir()} == {

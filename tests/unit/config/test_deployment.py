@@ -230,6 +230,58 @@ def test_a_deployment_can_be_made_from_options_alone(tmp_path: Path, monkeypatch
             id="host-twice",
         ),
         pytest.param(
+            HEAD + "port: 08000\n",
+            "onecat.yaml:5:7",
+            '`port` is the text "08000"',
+            "write it with digits alone: 8000",
+            id="zero-in-front-of-a-digit-above-7-is-text",
+        ),
+        pytest.param(
+            HEAD + "port: 1e3\n",
+            "onecat.yaml:5:7",
+            '`port` is the text "1e3"',
+            "write it with digits alone: 1000",
+            id="exponent-without-a-point-is-text",
+        ),
+        pytest.param(
+            HEAD + "port: 010000\n",
+            "onecat.yaml:5:7",
+            "`port` is the number 4096 (YAML reads 010000 as the number 4096)",
+            None,
+            id="octal-number",
+        ),
+        pytest.param(
+            HEAD + "serve: {seed: 1:30}\n",
+            "onecat.yaml:5:15",
+            "`serve.seed` is the number 90 (YAML reads 1:30 as the number 90)",
+            None,
+            id="base-sixty-number-where-a-number-is-right",
+        ),
+        pytest.param(HEAD + "hosts: []\n", "onecat.yaml:5:8", "`hosts` is empty", None, id="no-host"),
+        pytest.param(
+            HEAD.replace("models/tiny", '""'), "onecat.yaml:4:9", "`model.path` is empty", None, id="empty-path"
+        ),
+        pytest.param(
+            HEAD.replace("models/tiny", "~no-such-user/m"),
+            "onecat.yaml:4:9",
+            "`model.path` is ~no-such-user/m, and there is no such home directory",
+            None,
+            id="home-of-nobody",
+        ),
+        pytest.param(
+            HEAD + "host: --uds\n",
+            "onecat.yaml:5:7",
+            '`host` is the text "--uds"',
+            None,
+            id="host-that-would-be-an-option",
+        ),
+        pytest.param(
+            HEAD + "env: {A=B: x}\n", "onecat.yaml:5:7", "`A=B` is no name of a variable", None, id="variable-name"
+        ),
+        pytest.param(
+            HEAD + 'env: {A: "b\\0c"}\n', "onecat.yaml:5:10", "`env.A` holds a zero byte", None, id="zero-byte"
+        ),
+        pytest.param(
             HEAD + "restart: {backoff_seconds: 60}\n",
             "onecat.yaml:5:10",
             "the longest wait (30 s) is below the first (60 s)",
@@ -267,6 +319,28 @@ def test_a_missing_file_is_named_with_its_full_path(tmp_path: Path, monkeypatch:
     with pytest.raises(OnecatError, match="onecat.yaml does not exist") as caught:
         load_deployment(Path("onecat.yaml"))
     assert caught.value.where == str(tmp_path / "onecat.yaml")
+    assert caught.value.next_steps[0] == "onecat init"
+
+
+def test_of_many_problems_the_first_twenty_are_told_and_the_others_counted(load: Load) -> None:
+    error = refused(load, HEAD + "".join(f"key{number}: x\n" for number in range(50)))
+    assert error.where == "onecat.yaml:5:1"
+    assert [each for each in error.details if each.startswith("also at")][-1].startswith("also at onecat.yaml:24:1:")
+    assert error.details[-1] == "and 30 more"
+
+
+@pytest.mark.parametrize("endless", ["/dev/zero", "x: " + "1" * 200_000])
+def test_a_file_that_no_person_wrote_is_not_read_to_its_end(load: Load, endless: str) -> None:
+    with pytest.raises(OnecatError, match="is too large"):
+        load_deployment(Path(endless)) if endless.startswith("/") else load(endless)
+
+
+@pytest.mark.parametrize(
+    ("group", "keys"), [("model: /srv/m", "path, served_name"), ("secrets: {api_key: sk-1}", "file, env")]
+)
+def test_a_group_written_as_a_value_is_told_the_keys_of_the_group(load: Load, group: str, keys: str) -> None:
+    text = HEAD.split("model")[0] + group + "\n" + ("" if group.startswith("model") else "model: {path: m}\n")
+    assert refused(load, text).expected == f"nested keys: {keys}"
 
 
 KEYS = st.sampled_from(

@@ -25,6 +25,16 @@ def codes(plan: Plan) -> list[str]:
     [
         ("cpu", {"max-model-len": 200_000}, {}, None, "max-model-len"),
         ("cpu", {"max-model-len": "200k"}, {}, None, "max-model-len"),
+        ("cpu", {"max-model-len": -5}, {}, None, "max-model-len"),
+        ("h200", {"gpu-memory-utilization": 5}, {}, None, "gpu-memory-utilization"),
+        ("h200", {"gpu-memory-utilization": float("nan")}, {}, None, "gpu-memory-utilization"),
+        (
+            "v100x2-pcie",
+            {},
+            {"quantization": "compressed-tensors", "quantization_format": "nvfp4-pack-quantized"},
+            None,
+            "quantization-capability",
+        ),
         ("a100x2-80g", {}, {"attention_heads": 7}, None, "tensor-parallel-heads"),
         ("a100x2-80g", {"tensor-parallel-size": 0}, {}, None, "layout"),
         ("v100x2-pcie", {"tensor-parallel-size": 4}, {}, TWO_V100, "not-enough-gpus"),
@@ -80,6 +90,14 @@ def test_what_the_engine_refuses_is_refused_with_a_fix(
         ("cpu", {"serve.dtype": "bfloat16"}, {}, host()),
         ("v100x2-pcie", {}, {}, Facts("gpu1", nvidia=Nvidia(library_found=True, nvml_error="Driver mismatch"))),
         ("v100x2-pcie", {}, {}, Facts("gpu1")),
+        ("v100x2-pcie", {}, {}, host((V100, "[N/A]"), (V100, "7"))),
+        (
+            "a100x2-80g",
+            {},
+            {"quantization": "compressed-tensors", "quantization_format": "pack-quantized"},
+            None,
+        ),
+        ("cpu", {"serve.max-model-len": -1}, {}, None),
     ],
 )
 def test_what_works_or_cannot_be_known_is_not_refused(
