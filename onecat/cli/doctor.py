@@ -72,6 +72,11 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json (onecat.doctor/1).")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what passed and was skipped too.")] = False,
 ) -> None:
+    _refuse_other_hosts(hosts or [])
+    from onecat.probe import start_local
+
+    observed = start_local(root, timeout) if hosts or not files else None
+
     from onecat.deploy import own_ports
     from onecat.doctor import Report, Settings, all_checks, reaches
     from onecat.doctor.examination import select
@@ -87,10 +92,11 @@ def doctor(
         chosen = load_profile(profile)
     _refuse_missing_runtime(chosen, settings)
     only, skip = only or [], skip or []
-    select(all_checks(), only, skip)  # a wrong id is told before any host is asked
+    select(all_checks(), only, skip)  # a wrong id is told without waiting for any host
+    saved = _read(files or [])
     reports = [
         _examine(name, facts, seconds, chosen, settings, only, skip)
-        for name, facts, seconds in _observe(hosts or [], files or [], root, timeout)
+        for name, facts, seconds in ([("local", *observed())] if observed else []) + saved
     ]
     report = Report(chosen.name if chosen else None, tuple(reports))
     _print(report, Format.json if as_json else form, verbose, fail_on)
@@ -101,7 +107,7 @@ def doctor(
 def _from_deployment(file: Path, settings: Settings) -> tuple[Profile, Settings]:
     from onecat.config import load_deployment, load_profile
 
-    deployment = load_deployment(file)
+    deployment = load_deployment(file / "onecat.yaml" if file.is_dir() else file)
     return load_profile(deployment.profile), settings_of(deployment, settings)
 
 
@@ -127,14 +133,8 @@ def _refuse_missing_runtime(profile: Profile | None, settings: Settings) -> None
         )
 
 
-def _observe(hosts: list[str], files: list[Path], root: str, timeout: float) -> list[tuple[str, Facts, float]]:
-    """Name, facts and seconds it took, for each host and each file."""
-    import time
-
-    from onecat.probe import collect_local, read_facts
-
-    observed = []
-    for name in hosts or ([] if files else ["local"]):
+def _refuse_other_hosts(hosts: list[str]) -> None:
+    for name in hosts:
         if name != "local":
             raise OnecatError(
                 f"the host {name!r} cannot be reached: this version of onecat knows only this machine",
@@ -144,13 +144,14 @@ def _observe(hosts: list[str], files: list[Path], root: str, timeout: float) -> 
                     "then here: onecat doctor --from facts.json",
                 ],
             )
-        started = time.monotonic()
-        facts = collect_local(root, timeout)
-        observed.append((name, facts, time.monotonic() - started))
-    for file in files:
-        facts = read_facts(file)
-        observed.append((facts.host if facts.host != "local" else file.stem, facts, 0.0))
-    return observed
+
+
+def _read(files: list[Path]) -> list[tuple[str, Facts, float]]:
+    """Name, facts and seconds for each file."""
+    from onecat.probe import read_facts
+
+    read = [(file, read_facts(file)) for file in files]
+    return [(facts.host if facts.host != "local" else file.stem, facts, 0.0) for file, facts in read]
 
 
 def _examine(

@@ -4,7 +4,7 @@ In: a transport to a host, or a file of saved facts. Out: a `Facts` record; what
 it. The program that runs on the host is agent/agent.py.
 """
 
-from onecat.probe.collect import collect, collect_local
+from onecat.probe.collect import collect, collect_local, start_local
 from onecat.probe.saved import read_facts
 
-__all__ = ["collect", "collect_local", "read_facts"]
+__all__ = ["collect", "collect_local", "read_facts", "start_local"]

@@ -6,8 +6,9 @@ import base64
 import functools
 import importlib.util
 import json
+import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from onecat import paths as onecat_paths
@@ -64,6 +65,30 @@ def collect(
             details=completed.stderr.decode(errors="replace").splitlines()[-5:],
             code=ExitCode.UNREACHABLE,
         ) from error
+
+
+def start_local(root: str = "/", timeout: float = 10.0) -> Callable[[], tuple[Facts, float]]:
+    """Begin to observe this machine while the caller goes on, which mostly has modules to load.
+
+    Returns a function that waits for the facts and gives them with the seconds they took; it raises what collect does.
+    A caller that ends without asking does not wait: the agent ends at its own time limit.
+    """
+    import threading
+    from concurrent.futures import Future
+
+    answer: Future[tuple[Facts, float]] = Future()
+
+    def observe() -> None:
+        started = time.monotonic()
+        try:
+            facts = collect_local(root, timeout)
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that asks
+            answer.set_exception(error)
+        else:
+            answer.set_result((facts, time.monotonic() - started))
+
+    threading.Thread(target=observe, daemon=True).start()
+    return answer.result
 
 
 def collect_local(root: str = "/", timeout: float = 10.0, paths: Mapping[str, str] | None = None) -> Facts:
