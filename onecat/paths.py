@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
-
-from onecat.errors import OnecatError
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,8 @@ class Home:
 def home() -> Home:
     """The directories of the current user, read from the environment at the time of the call.
 
-    `ONECAT_HOME` holds both; `ONECAT_CACHE` moves only the cache (CI keeps it between runs). Raises OnecatError when
-    one of them begins with the home directory of a user that there is not.
+    `ONECAT_HOME` holds both; `ONECAT_CACHE` moves only the cache (CI keeps it between runs). Raises
+    NotADirectoryError when one of them begins with the home directory of a user that there is not.
     """
     import platformdirs
 
@@ -63,6 +62,6 @@ def _from_environment(variable: str) -> Path | None:
     try:
         return Path(value).expanduser().absolute()
     except RuntimeError as error:
-        raise OnecatError(
-            f"{variable} is {value}, and there is no such home directory", expected="a path, best an absolute one"
+        raise NotADirectoryError(
+            errno.ENOTDIR, f"{variable} begins with a home directory that does not exist", value
         ) from error

@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import unicodedata
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -64,6 +65,14 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=2, ensure_ascii=encoding != "utf8"))
 
 
+def existing_directory(path: str) -> str:
+    """A path from the command line that must be a directory. Raises OnecatError when it is none."""
+    if not Path(path).is_dir():
+        found = f"{path} is not a directory" if Path(path).exists() else f"{path} does not exist"
+        raise OnecatError(found, expected="a directory", where=str(Path(path).absolute()))
+    return path
+
+
 def progress(text: str) -> None:
     """One line about what is going on, on standard error; silent under `--quiet`."""
     logging.getLogger(PROGRESS).info("%s", text)
@@ -93,8 +102,13 @@ def print_error(error: OnecatError, as_json: bool) -> None:
         )
 
 
+LONGEST_LINE = 1000
+"""Characters of a line for a person; the JSON document holds all of it."""
+
+
 def _visible(text: str) -> str:
-    """`text` with control characters as escapes: names and logs of others must not steer the terminal."""
+    """`text` with control characters as escapes: names and logs of others must not steer the terminal or fill it."""
+    text = text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]}... ({len(text)} characters)"
     return "".join(
         each if each == "\t" or unicodedata.category(each) not in ("Cc", "Cs") else repr(each)[1:-1] for each in text
     )

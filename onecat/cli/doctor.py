@@ -75,7 +75,7 @@ def doctor(
     _refuse_other_hosts(hosts or [])
     from onecat.probe import start_local
 
-    observed = start_local(root, timeout) if hosts or not files else None
+    observed = start_local(console.existing_directory(root), timeout) if hosts or not files else None
 
     from onecat.deploy import own_ports
     from onecat.doctor import Report, Settings, all_checks, reaches

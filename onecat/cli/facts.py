@@ -25,7 +25,7 @@ def facts(
     from onecat.facts import to_json
     from onecat.probe import collect_local
 
-    observed = collect_local(root, timeout)
+    observed = collect_local(console.existing_directory(root), timeout)
     if as_json:
         console.print_json(to_json(observed))
         return

@@ -143,6 +143,8 @@ def _problem(
         return path, Problem(spot.value, f"`{name}` is {shown}{_trap(value, spot)}", wanted, step)
     if kind in ("too_short", "string_too_short"):
         return path, Problem(spot.value, f"`{name}` is empty", "at least one" if kind == "too_short" else "some text")
+    if kind == "string_unicode":
+        return path, Problem(spot.value, f"`{name}` is {shown}", "text that UTF-8 can hold: rename the file")
     message = str(error["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
     return path, Problem(spot.value, f"`{name}` is {shown}", message)
 

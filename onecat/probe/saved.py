@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from onecat import __version__
 from onecat.errors import OnecatError
 from onecat.facts import SCHEMA, Facts, from_json
 
@@ -18,6 +19,9 @@ def read_facts(file: Path) -> Facts:
         document = json.loads(file.read_bytes())
         if not isinstance(document, dict):
             raise ValueError(f"it holds {type(document).__name__} and no object")
+        schema = document.get("schema")
+        if schema != SCHEMA and str(schema).startswith(SCHEMA.partition("/")[0] + "/"):
+            steps = ["update onecat on this machine", f"or write them anew with onecat {__version__}", *steps]
         return from_json(document)
     except FileNotFoundError as error:
         raise OnecatError("the file of saved facts does not exist", where=str(file), next_steps=steps) from error

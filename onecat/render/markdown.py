@@ -47,7 +47,12 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 def _escape(text: str) -> str:
     """Text in which Markdown sees no markup."""
-    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text.replace("\n", " "))
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", _plain(text))
+
+
+def _plain(text: str) -> str:
+    """Text on one line, without the control characters that a host may put into what it says of itself."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text)
 
 
 def _code(text: str) -> str:
@@ -55,4 +60,4 @@ def _code(text: str) -> str:
     ticks = max((len(run) for run in re.findall(r"`+", text)), default=0) + 1
     fence = "`" * ticks
     padding = " " if ticks > 1 else ""
-    return f"{fence}{padding}{text}{padding}{fence}".replace("\n", " ")
+    return _plain(f"{fence}{padding}{text}{padding}{fence}")

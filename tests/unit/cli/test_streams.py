@@ -51,21 +51,32 @@ def test_a_result_for_a_closed_output_is_no_fault() -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
 def test_any_name_can_be_told_in_any_encoding_and_json_stays_json(encoding: str, tmp_path: Path) -> None:
-    model = tmp_path / "mödel 模型 \udcff"
+    model = tmp_path / "mödel 模型 \x1b"
     done = shell('"$0" plan --model "$1" --profile cpu --json', os.fsdecode(model), PYTHONIOENCODING=encoding)
     assert done.returncode == 2
     assert json.loads(done.stdout.decode(encoding))["where"] == str(model)
     assert b"does not exist" in done.stderr and b"Traceback" not in done.stderr
 
 
+def test_a_name_that_is_no_utf_8_is_refused_before_anything_is_written_with_it() -> None:
+    done = shell('"$0" plan --model "$1" --profile cpu --json', "m\udcff")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["expected"] == "text that UTF-8 can hold: rename the file"
+    assert b"m\\udcff" in done.stderr
+
+
 def test_control_characters_of_others_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     console.print_error(OnecatError("a\x1b[31m\x07b", where="c\nd", details=["tab\tstays", "é猫"]), as_json=False)
-    assert capsys.readouterr().err == ("onecat: a\\x1b[31m\\x07b\n  where:    c\\nd\n  | tab\tstays\n  | é猫\n")
+    told = capsys.readouterr().err
+    assert told == ("onecat: a\\x1b[31m\\x07b\n  where:    c\\nd\n  | tab\tstays\n  | é猫\n")
 
 
 @pytest.mark.parametrize(
     ("home", "told"),
-    [("~no-such-user/x", "ONECAT_HOME is ~no-such-user/x"), ("x" * 300, "File name too long")],
+    [
+        ("~no-such-user/x", "ONECAT_HOME begins with a home directory that does not exist"),
+        ("x" * 300, "File name too long"),
+    ],
 )
 def test_an_impossible_home_is_an_error_of_configuration(home: str, told: str) -> None:
     done = shell('"$0" status', ONECAT_HOME=home)
@@ -100,3 +111,17 @@ def test_the_list_of_commands_is_never_cut_off(columns: str) -> None:
     done = shell('"$0" --help', COLUMNS=columns)
     assert b"..." not in done.stdout.partition(b"Commands:")[2]
     assert max(map(len, done.stdout.decode().splitlines())) <= 80
+
+
+def test_a_name_of_any_length_leaves_the_rest_of_the_message_in_sight(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print_error(OnecatError("x" * 5000, next_steps=["onecat explain"]), as_json=False)
+    first, last = capsys.readouterr().err.splitlines()
+    assert len(first) < 1100 and first.endswith("x... (5008 characters)")
+    assert last == "  next:     onecat explain"
+
+
+@pytest.mark.parametrize(("command", "root"), [("doctor", "/dev/null"), ("facts", "/no/such/directory")])
+def test_a_root_that_is_no_directory_is_no_empty_machine(command: str, root: str) -> None:
+    done = shell(f'"$0" {command} --root {root} --json')
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["expected"] == "a directory"

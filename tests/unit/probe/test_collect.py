@@ -111,6 +111,33 @@ def test_bytes_that_are_no_text_are_refused_too(tmp_path: Path) -> None:
         read_facts(file)
 
 
+def test_a_form_of_another_version_is_told_how_to_come_together(tmp_path: Path) -> None:
+    (tmp_path / "f.json").write_text('{"schema": "onecat.facts/2", "host": "gpu1"}')
+    with pytest.raises(OnecatError, match="onecat.facts/2") as caught:
+        read_facts(tmp_path / "f.json")
+    assert caught.value.next_steps[0] == "update onecat on this machine"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_facts_that_powershell_saved_are_read_too(encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "f.json").write_text(json.dumps(to_json(Facts("gpu1"))), encoding=encoding)
+    assert read_facts(tmp_path / "f.json") == Facts("gpu1")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[1]", "null"])
+def test_json_of_any_other_form_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "f.json").write_text(text)
+    with pytest.raises(OnecatError, match="this is not a file of saved facts") as caught:
+        read_facts(tmp_path / "f.json")
+    assert "attribute" not in caught.value.found
+
+
+def test_a_directory_in_place_of_the_file_is_a_mistake_of_usage(tmp_path: Path) -> None:
+    with pytest.raises(OnecatError, match="Is a directory") as caught:
+        read_facts(tmp_path)
+    assert caught.value.code is ExitCode.USAGE
+
+
 def test_a_missing_file_is_told_apart(tmp_path: Path) -> None:
     with pytest.raises(OnecatError, match="does not exist"):
         read_facts(tmp_path / "absent.json")

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from onecat.doctor import Finding, HostReport, Report, Suitability, all_checks, examine
 from onecat.render.json import doctor_document, explain_document
@@ -161,3 +162,13 @@ def test_junit_failures_follow_the_threshold(fail_on: str, failures: int) -> Non
 def test_junit_is_well_formed_whatever_was_found(words: str) -> None:
     report = Report(None, (HostReport(words, True, 0.1, (replace(FAIL, title=words, evidence=(words,)),)),))
     assert ElementTree.fromstring(doctor_junit(report)).tag == "testsuites"
+
+
+def test_what_a_host_says_of_itself_cannot_steer_a_terminal() -> None:
+    evil = Finding("a.b", "fail", "t\x1b[2J", evidence=("e\x07\x9b1m",))
+    report = Report(None, (HostReport("h\x1b]0;x\x07", True, 0.1, (evil,)),))
+    screen = io.StringIO()
+    print_lines(Console(file=screen, width=80), doctor_lines(report))
+    for shown in (doctor_markdown(report), screen.getvalue()):
+        assert not any(character in shown for character in "\x1b\x07\x9b")
+        assert "[2J" in shown.replace("\\", "")
