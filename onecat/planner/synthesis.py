@@ -128,7 +128,7 @@ def _arguments(
         Reason(
             "--host",
             host,
-            "the address clients on this machine reach; a proxy stands between it and the network"
+            _why_host(deployment)
             if container is None
             else f"all addresses inside the container; only {published} of the host is published",
             "planner" if container is not None else _layer(deployment, "host"),
@@ -225,3 +225,13 @@ def _warnings(at: Situation, facts: Facts | None) -> tuple[str, ...]:
     if hardware.accelerator == "none" and at.layout.tensor_parallel > 1:
         warnings.append("tensor-parallel-size above 1 on a CPU means one worker per NUMA node.")
     return tuple(warnings)
+
+
+def _why_host(deployment: Deployment) -> str:
+    """Who reaches a native server at the address it listens on."""
+    behind = (
+        "; nginx passes requests on to it" if deployment.proxy.kind == "nginx" else "; nothing stands in front of it"
+    )
+    if deployment.host in ("127.0.0.1", "::1", "localhost"):
+        return "only this machine reaches the server itself" + behind
+    return "the server itself can be reached from the network" + behind
