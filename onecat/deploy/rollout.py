@@ -374,7 +374,7 @@ def _render_unit(rollout: _Rollout, release: Release, spec: ContainerSpec | None
         rollout.report("no systemd unit is written: an API key from the environment has no place in one; use a file")
         return
     if spec is not None:
-        # The unit outlives the release and its copy of the key.
+        # The unit outlives the release, and `down` removes the release's copy of the key: it makes its own.
         lasting = replace(spec, secret_file=rollout.secret.file if rollout.secret else None)
         text = units.container_unit(
             release.number, release.deployment, lasting, release.server_url, restart, rollout.docker_host

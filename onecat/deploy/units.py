@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from onecat.config.schema import Restart
@@ -19,6 +18,8 @@ from onecat.deploy.templates import render
 # `docker stop` waits STOP_SECONDS before it kills; systemd waits a little longer than that.
 _STOP_MARGIN_SECONDS = 15
 LONGEST_LOADING_SECONDS = 600
+# What the image's entry point ends with when it cannot have its API key: starting again would not help.
+UNUSABLE_CONFIGURATION = 78
 
 
 def quote(word: str) -> str:
@@ -59,15 +60,16 @@ def native_unit(
     restart: Restart,
     stop_seconds: float,
     writable: Path,
-    uid: int | None = None,
+    user: tuple[int, int] | None = None,
 ) -> str:
     """The unit of a native server.
 
     Parameters:
         secret_file: file with the API key, or None; the unit holds its path only.
         writable: directory the server may write to (its home and caches).
+        user: (uid, gid) it runs as; None for those of this process. Numbers, because not every user has a name here.
     """
-    owner = pwd.getpwuid(os.getuid() if uid is None else uid)
+    uid, gid = (os.getuid(), os.getgid()) if user is None else user
     start = [*argv]
     if secret_file is not None:
         helper = str(Path(with_secret.__file__))
@@ -77,8 +79,8 @@ def native_unit(
         "systemd/native.service.j2",
         deployment=deployment,
         number=number,
-        user=owner.pw_name,
-        group=grp.getgrgid(owner.pw_gid).gr_name,
+        user=uid,
+        group=gid,
         environment=[assignment(*item) for item in {"HOME": str(writable), "PATH": path, **env}.items()],
         exec_start=command_line(start),
         health_gate=_gate(url),
@@ -93,14 +95,30 @@ def native_unit(
 def container_unit(
     number: int, deployment: str, spec: ContainerSpec, url: str, restart: Restart, docker_host: str | None
 ) -> str:
-    """The unit of a server in a container: docker run in the foreground."""
+    """The unit of a server in a container: docker run in the foreground.
+
+    spec.secret_file is the operator's own file, which the container's user often may not read. The unit copies it at
+    each start into its runtime directory, which systemd keeps as long as the unit runs (systemd.exec(5),
+    RuntimeDirectory=), for that user alone.
+    """
+    runtime_directory = f"onecat-{deployment}"
+    install_key = None
+    if spec.secret_file is not None:
+        uid, _, gid = spec.user.partition(":")
+        copy = f"/run/{runtime_directory}/api_key"
+        argv = ["/usr/bin/install", "-o", uid, "-g", gid, "-m", "0400", spec.secret_file, copy]
+        install_key = command_line(argv)
+        spec = replace(spec, secret_file=copy)
     docker = shutil.which("docker") or "/usr/bin/docker"
     return render(
         "systemd/container.service.j2",
         deployment=deployment,
         number=number,
         environment=[assignment("DOCKER_HOST", docker_host)] if docker_host else [],
+        runtime_directory=runtime_directory,
+        install_key=install_key,
         remove_old=command_line([docker, "rm", "--force", spec.name]),
+        unusable_configuration=UNUSABLE_CONFIGURATION,
         exec_start=command_line(run_argv(spec, docker)),
         health_gate=_gate(url),
         stop=command_line([docker, "stop", "--time", str(STOP_SECONDS), spec.name]),

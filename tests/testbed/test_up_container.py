@@ -39,7 +39,7 @@ def server_image(docker_client: Any, base_image: str) -> str:
     files = {
         "Dockerfile": DOCKERFILE.format(base=base_image).encode(),
         "openai_server.py": SERVER.read_bytes(),
-        "entrypoint.sh": entrypoint.read_bytes().replace(b"exec vllm serve", b"exec serve"),
+        "entrypoint.sh": entrypoint.read_bytes().replace(b"\nvllm serve ", b"\nserve "),
     }
     context = io.BytesIO()
     with tarfile.open(fileobj=context, mode="w") as archive:
@@ -179,6 +179,34 @@ def test_the_key_reaches_the_container_as_a_file_alone(
     assert held[0].stat().st_mode & 0o777 == 0o400
     deploy.down(boxed.store)
     assert not held[0].exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "told"),
+    [
+        (KEY, 0o600, "onecat: user 65534 cannot read /run/secrets/api_key: not starting without the API key"),
+        (" \n", 0o644, "onecat: /run/secrets/api_key is empty: not starting without the API key"),
+    ],
+)
+def test_a_key_that_cannot_be_had_is_no_server_without_one(
+    docker_client: Any, server_image: str, tmp_path: Path, text: str, mode: int, told: str
+) -> None:
+    key = tmp_path / "key"
+    key.write_text(text)
+    key.chmod(mode)
+    container = docker_client.containers.run(
+        server_image,
+        ["/models/tiny", "--port", "8000"],
+        detach=True,
+        network_mode="none",
+        user="65534:65534",
+        volumes={str(key): {"bind": "/run/secrets/api_key", "mode": "ro"}},
+    )
+    try:
+        assert container.wait(timeout=30)["StatusCode"] == 78
+        assert container.logs(stdout=False).decode().splitlines()[-1] == told
+    finally:
+        container.remove(force=True)
 
 
 def test_logs_and_down(boxed: SmallDeployment, docker_client: Any) -> None:

@@ -2,9 +2,20 @@
 # Starts the server with the container's arguments and tells a crash from a stop. The bearer key comes from a file, so
 # that no argument, label or image layer holds it.
 set -u
-if [ -r /run/secrets/api_key ]; then
-    VLLM_API_KEY="$(cat /run/secrets/api_key)"
-    export VLLM_API_KEY
+key_file=/run/secrets/api_key
+if [ -e "$key_file" ]; then
+    # A key that was asked for and cannot be had must not end in a server that wants none. 78: EX_CONFIG (sysexits.h).
+    if ! VLLM_API_KEY="$(cat "$key_file")"; then
+        echo "onecat: user $(id -u) cannot read $key_file: not starting without the API key" >&2
+        exit 78
+    fi
+    case "$VLLM_API_KEY" in
+    *[![:space:]]*) export VLLM_API_KEY ;;
+    *)
+        echo "onecat: $key_file is empty: not starting without the API key" >&2
+        exit 78
+        ;;
+    esac
 fi
 vllm serve "$@" &
 server=$!

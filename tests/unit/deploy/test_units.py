@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def native(secret_file: str | None = None) -> str:
         Restart(),
         30,
         Path("/var/lib/onecat/demo"),
-        uid=0,
+        user=(4711, 4712),
     )
 
 
@@ -53,6 +54,25 @@ def test_the_container_unit_is_as_agreed() -> None:
 def test_a_secret_is_named_by_its_file_only() -> None:
     (line,) = [line for line in native("/etc/onecat/key").splitlines() if line.startswith("ExecStart=")]
     assert "VLLM_API_KEY /etc/onecat/key -- /opt/vllm/bin/vllm serve" in line
+
+
+def test_the_container_gets_a_copy_of_the_key_that_its_user_alone_may_read() -> None:
+    lines = units.container_unit(3, "demo", SPEC, URL, Restart(), None).splitlines()
+    assert "RuntimeDirectory=onecat-demo" in lines and "RuntimeDirectoryMode=0700" in lines
+    install = "/usr/bin/install -o 1000 -g 1000 -m 0400 /home/me/secrets/api_key /run/onecat-demo/api_key"
+    assert f"ExecStartPre={install}" in lines
+    (start,) = [line for line in lines if line.startswith("ExecStart=")]
+    assert "source=/run/onecat-demo/api_key,target=/run/secrets/api_key" in start
+    assert "/home/me/secrets" not in start
+
+
+def test_without_a_key_the_unit_makes_no_directory() -> None:
+    text = units.container_unit(3, "demo", replace(SPEC, secret_file=None), URL, Restart(), None)
+    assert "RuntimeDirectory" not in text and "/usr/bin/install" not in text
+
+
+def test_a_user_without_an_entry_in_passwd_is_a_number() -> None:
+    assert {"User=4711", "Group=4712"} <= set(native().splitlines())
 
 
 def test_a_unit_of_a_container_never_lets_docker_restart_it() -> None:
