@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,14 @@ from typing import Any
 from onecat.deploy.files import read_json, write_atomically, write_json
 from onecat.deploy.server import Activity, ServerState
 from onecat.errors import ExitCode, OnecatError
-from onecat.images.docker_engine import engine_address, unreachable
+from onecat.images.docker_engine import client_arguments, engine_address, require_recent, unreachable
 
 SERVER_PORT = 8000
 SECRET_MOUNT = "/run/secrets/api_key"
 SPEC_FILE = "container.json"
 SAVED_LOG = "server.log"
 STOP_SECONDS = 30
+HOME_LABEL = "io.onecat.home"
 _SAVED_LINES = 5000
 # User and group of nobody in Debian's images, where neither the operator nor the model's owner is an ordinary user.
 NOBODY = (65534, 65534)
@@ -30,6 +33,7 @@ class ContainerSpec:
 
     host, port: address on the host that is published to the server's port SERVER_PORT; user: `uid:gid`;
     secret_file: file on the host mounted at SECRET_MOUNT; max_crashes: crashes after which Docker gives up.
+    selinux: whether the daemon confines containers by SELinux labels.
     """
 
     name: str
@@ -46,12 +50,23 @@ class ContainerSpec:
     max_crashes: int
     secret_file: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    selinux: bool = False
 
 
 def environment(spec: ContainerSpec) -> dict[str, str]:
     """The container's variables: caches lie under /tmp, because the root file system is read-only and the user id has
     no entry in the image's passwd file (getpass.getuser, which torch asks, then needs USER)."""
     return {"HOME": "/tmp", "USER": "onecat", "XDG_CACHE_HOME": "/tmp/cache", **spec.env}  # noqa: S108 - a tmpfs
+
+
+def security_options(spec: ContainerSpec) -> list[str]:
+    """The container's --security-opt values.
+
+    Under SELinux a container may read neither an ordinary directory nor the GPU device files. Relabelling the model
+    (`:Z`) would take it from everybody else, so label separation is off for this one container; the rest of the host
+    stays confined (https://docs.docker.com/engine/containers/run/#security-configuration).
+    """
+    return ["no-new-privileges", *(["label=disable"] if spec.selinux else [])]
 
 
 def create_arguments(spec: ContainerSpec) -> dict[str, Any]:
@@ -74,7 +89,7 @@ def create_arguments(spec: ContainerSpec) -> dict[str, Any]:
         "shm_size": spec.shm_bytes,
         "user": spec.user,
         "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges"],
+        "security_opt": security_options(spec),
         "init": True,
         "read_only": True,
         # exec: torch compiles kernels into its cache and loads them from there.
@@ -103,7 +118,9 @@ def run_argv(spec: ContainerSpec, docker: str) -> list[str]:
     """
     address = f"[{spec.host}]" if ":" in spec.host else spec.host
     argv = [docker, "run", "--rm", "--name", spec.name, "--init", "--read-only", "--user", spec.user]
-    argv += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    argv += ["--cap-drop", "ALL"]
+    for option in security_options(spec):
+        argv += ["--security-opt", option]
     argv += ["--tmpfs", "/tmp:rw,exec,nosuid,nodev,mode=1777", "--shm-size", str(spec.shm_bytes)]
     argv += ["--publish", f"{address}:{spec.port}:{SERVER_PORT}"]
     argv += ["--mount", _mount_option(spec.model_directory, spec.model_mount)]
@@ -148,7 +165,7 @@ class ContainerServer:
         spec = self._spec()
         client = self._client()
         with translated(self._docker_host, spec):
-            self._remove()
+            self._make_room()
             container = client.containers.create(**create_arguments(spec))
             try:
                 container.start()
@@ -171,7 +188,7 @@ class ContainerServer:
             container.stop(timeout=STOP_SECONDS)
             lines = container.logs(timestamps=True, tail=_SAVED_LINES).decode("utf-8", "replace")
             write_atomically(self._directory / SAVED_LOG, lines)
-            self._remove()
+            container.remove(force=True)
 
     def state(self) -> ServerState:
         spec = self._spec()
@@ -194,16 +211,17 @@ class ContainerServer:
         return saved.read_text(encoding="utf-8").splitlines()[-count:] if saved.exists() else []
 
     def follow(self, count: int) -> Iterator[str]:
-        container = self._find()
-        if container is None:
-            yield from self.last_lines(count)
-            return
-        rest = b""
-        for data in container.logs(timestamps=True, tail=count, stream=True, follow=True):
-            *lines, rest = (rest + data).split(b"\n")
-            yield from (line.decode("utf-8", "replace").rstrip("\r") for line in lines)
-        if rest:
-            yield rest.decode("utf-8", "replace")
+        with translated(self._docker_host, self._spec()):
+            container = self._find()
+            if container is None:
+                yield from self.last_lines(count)
+                return
+            rest = b""
+            for data in container.logs(timestamps=True, tail=count, stream=True, follow=True):
+                *lines, rest = (rest + data).split(b"\n")
+                yield from (line.decode("utf-8", "replace").rstrip("\r") for line in lines)
+            if rest:
+                yield rest.decode("utf-8", "replace")
 
     def _spec(self) -> ContainerSpec:
         document = read_json(self._directory / SPEC_FILE)
@@ -217,6 +235,11 @@ class ContainerServer:
         return self._connection
 
     def _find(self) -> Any | None:
+        """Our container; None where there is none, or where another's has its name."""
+        container = self._named()
+        return container if container is not None and self._is_ours(container) else None
+
+    def _named(self) -> Any | None:
         from docker.errors import NotFound
 
         try:
@@ -224,10 +247,17 @@ class ContainerServer:
         except NotFound:
             return None
 
-    def _remove(self) -> None:
-        container = self._find()
-        if container is not None:
-            container.remove(force=True)
+    def _is_ours(self, container: Any) -> bool:
+        return bool(container.labels.get(HOME_LABEL) == self._spec().labels.get(HOME_LABEL))
+
+    def _make_room(self) -> None:
+        """Remove what an earlier start left under our name. Raises OnecatError when another's container has it."""
+        container = self._named()
+        if container is None:
+            return
+        if not self._is_ours(container):
+            raise name_taken(container.name, container.short_id, container.status)
+        container.remove(force=True)
 
 
 def state_of(inspected: Mapping[str, Any], max_crashes: int) -> ServerState:
@@ -264,7 +294,20 @@ def connect(docker_host: str | None) -> Any:
     import docker
 
     with translated(docker_host, None):
-        return docker.DockerClient(base_url=docker_host) if docker_host else docker.from_env()
+        client = docker.DockerClient(**client_arguments(docker_host))
+    require_recent(client.api.api_version, engine_address(docker_host))
+    return client
+
+
+def confines_by_selinux(docker_host: str | None) -> bool:
+    """Whether the daemon runs with --selinux-enabled, so that its containers are confined. Raises OnecatError."""
+    with translated(docker_host, None):
+        return has_selinux(connect(docker_host).info().get("SecurityOptions") or ())
+
+
+def has_selinux(options: Iterable[str]) -> bool:
+    """Whether `SecurityOptions` of `docker info` (`name=seccomp,profile=builtin`, ...) name SELinux."""
+    return any(part == "name=selinux" for option in options for part in option.split(","))
 
 
 def image_present(docker_host: str | None, image: str) -> bool:
@@ -322,8 +365,28 @@ def missing_image(image: str, profile: str) -> OnecatError:
     )
 
 
-def labels(deployment: str, number: int, profile: str, fingerprint: str) -> dict[str, str]:
+def name_taken(name: str, identifier: str, status: str) -> OnecatError:
+    return OnecatError(
+        f"another container is called {name}, and not from this ONECAT_HOME: {identifier} ({status})",
+        expected="no container of that name, or one that onecat made from here",
+        next_steps=[
+            f"see whose it is: docker inspect {name}",
+            f"remove it when nobody needs it: docker rm --force {name}",
+            "or give this deployment another name in onecat.yaml",
+        ],
+        code=ExitCode.ROLLED_BACK,
+    )
+
+
+def home_identity(deployments: Path) -> str:
+    """Which user's ONECAT_HOME a container belongs to: a hash of the absolute path and the user id, 12 hex digits."""
+    return hashlib.sha256(f"{os.getuid()}:{deployments.resolve()}".encode()).hexdigest()[:12]
+
+
+def labels(deployment: str, number: int, profile: str, fingerprint: str, home: str) -> dict[str, str]:
+    """The container's labels; `home` is the `home_identity` of its ONECAT_HOME."""
     return {
+        HOME_LABEL: home,
         "io.onecat.deployment": deployment,
         "io.onecat.release": str(number),
         "io.onecat.profile": profile,

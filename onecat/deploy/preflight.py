@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+from onecat.config.schema import Deployment
 from onecat.deploy.server import Secret
 from onecat.errors import ExitCode, OnecatError
 from onecat.planner.records import Plan
@@ -59,7 +61,19 @@ def check_runtime(profile: str, launcher: object | None, argv: Sequence[str]) ->
 
 
 def check_readable_in_container(directory: Path, user: tuple[int, int]) -> None:
-    """Raises OnecatError when the container's user could not read a file of the model."""
+    """Raises OnecatError when the container, which sees this directory only, could not read a file of the model."""
+    for path in sorted(directory.iterdir()):
+        if path.is_symlink() and _leaves(path, directory):
+            raise OnecatError(
+                f"{path.name} is a link to {path.readlink()}, which the container does not see",
+                where=str(path),
+                expected="a directory that holds its files itself (a snapshot of the Hugging Face cache does not)",
+                next_steps=[
+                    f"cp -rL {shlex.quote(str(directory))} DIRECTORY, then model.path: DIRECTORY in onecat.yaml",
+                    "or write runtime: native, where the profile has it",
+                ],
+                code=ExitCode.USAGE,
+            )
     for path in (directory, *sorted(directory.iterdir())):
         found = path.stat()
         needed = 0o5 if path.is_dir() else 0o4
@@ -72,6 +86,24 @@ def check_readable_in_container(directory: Path, user: tuple[int, int]) -> None:
                 next_steps=[f"chmod -R a+rX {directory}"],
                 code=ExitCode.USAGE,
             )
+
+
+def _leaves(link: Path, directory: Path) -> bool:
+    """Whether a link means something else, or nothing, where `directory` is mounted elsewhere and all there is."""
+    return link.readlink().is_absolute() or not link.resolve().is_relative_to(directory.resolve())
+
+
+def check_docker_host(address: str) -> None:
+    """Raises OnecatError for a Docker daemon that may be on another machine: the model's directory, the published port
+    and /health are those of this one."""
+    if not address.startswith(("unix://", "http+unix://")):
+        raise OnecatError(
+            f"the Docker daemon at {address} may be on another machine",
+            expected="a socket of this machine, as unix:///var/run/docker.sock: model and port are of this machine",
+            where="DOCKER_HOST",
+            next_steps=["unset DOCKER_HOST", "or run onecat up on the machine of that daemon"],
+            code=ExitCode.USAGE,
+        )
 
 
 def check_port(host: str, port: int, key: str) -> None:
@@ -121,6 +153,15 @@ def check_disk(directory: Path) -> None:
             next_steps=["check its owner and mode, or set ONECAT_HOME to a directory of yours"],
             code=ExitCode.USAGE,
         )
+
+
+def secret_of(deployment: Deployment) -> Secret | None:
+    """Where the deployment's API key comes from, its file as an absolute path; None when none is configured."""
+    configured = deployment.secrets.api_key
+    if configured is None:
+        return None
+    file = None if configured.file is None else str(Path(configured.file).expanduser().absolute())
+    return Secret(file=file, env=configured.env)
 
 
 def read_secret(secret: Secret | None) -> str | None:

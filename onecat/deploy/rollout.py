@@ -18,7 +18,9 @@ from onecat.deploy import preflight, units
 from onecat.deploy.container import (
     ContainerServer,
     ContainerSpec,
+    confines_by_selinux,
     container_user,
+    home_identity,
     image_present,
     labels,
     missing_image,
@@ -32,6 +34,7 @@ from onecat.deploy.server import Secret, Server
 from onecat.deploy.smoke import SmokeFailure, run_smoke_test
 from onecat.deploy.supervisor import timestamp
 from onecat.errors import ExitCode, OnecatError
+from onecat.images.docker_engine import engine_address
 from onecat.observe import diagnose
 from onecat.observe.diagnosis import plain
 from onecat.paths import Home
@@ -134,11 +137,6 @@ def _rollout(
             next_steps=["set hosts: [local] in onecat.yaml and run onecat on that host"],
         )
     argv = tuple(launcher.serve_argv(plan.server_args)) if launcher is not None else plan.server_args
-    configured = deployment.secrets.api_key
-    secret = None
-    if configured is not None:
-        file = None if configured.file is None else str(Path(configured.file).expanduser().absolute())
-        secret = Secret(file=file, env=configured.env)
     site = site_of(deployment, plan.host, plan.port) if deployment.proxy.kind == "nginx" else None
     nginx = find_nginx() if site is not None else None
     return _Rollout(
@@ -148,7 +146,7 @@ def _rollout(
         argv=argv,
         site=site,
         nginx=nginx,
-        secret=secret,
+        secret=preflight.secret_of(deployment),
         docker_host=docker_host or os.environ.get("DOCKER_HOST"),
         fingerprint=fingerprint(deployment, plan, argv, nginx is not None),
         store=DeploymentStore(home.deployments / deployment.name),
@@ -181,6 +179,8 @@ def fingerprint(deployment: Deployment, plan: Plan, argv: Sequence[str], proxied
 def _preflight(rollout: _Rollout, home: Home, launcher: Launcher | None) -> None:
     plan = rollout.plan
     preflight.check_plan(plan)
+    if plan.container is not None:
+        preflight.check_docker_host(engine_address(rollout.docker_host))
     model = Path(plan.model_directory)
     preflight.check_model(model)
     preflight.read_secret(rollout.secret)
@@ -363,7 +363,14 @@ def _container_spec(rollout: _Rollout, release: Release, name: str) -> Container
         user=f"{user[0]}:{user[1]}",
         max_crashes=rollout.deployment.restart.max_crashes,
         secret_file=None if secret_file is None else str(secret_file),
-        labels=labels(release.deployment, release.number, release.profile, release.fingerprint),
+        labels=labels(
+            release.deployment,
+            release.number,
+            release.profile,
+            release.fingerprint,
+            home_identity(rollout.store.directory.parent),
+        ),
+        selinux=confines_by_selinux(rollout.docker_host),
     )
 
 

@@ -8,6 +8,8 @@ from typing import Any
 from onecat.errors import ExitCode, OnecatError
 
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
+# The first whose statistics can be had at once (one-shot): https://docs.docker.com/reference/api/engine/version-history/
+OLDEST_API_VERSION, OLDEST_VERSION = "1.41", "20.10"
 
 
 def engine_address(docker_host: str | None) -> str:
@@ -22,16 +24,44 @@ def connect(docker_host: str | None, timeout: int = 30) -> Any:
     """
     import docker
     from docker.errors import DockerException
-    from docker.utils import kwargs_from_env
     from requests.exceptions import RequestException
 
-    address = engine_address(docker_host)
     try:
-        # Without an address given, DOCKER_TLS_VERIFY and DOCKER_CERT_PATH count, too.
-        tls = False if docker_host else kwargs_from_env().get("tls", False)
-        return docker.APIClient(base_url=address, version="auto", timeout=timeout, tls=tls)
+        client = docker.APIClient(**client_arguments(docker_host, timeout))
     except (DockerException, RequestException, OSError) as error:
-        raise unreachable(address, str(error)) from error
+        raise unreachable(engine_address(docker_host), str(error)) from error
+    require_recent(client.api_version, engine_address(docker_host))
+    return client
+
+
+def client_arguments(docker_host: str | None, timeout: int = 30) -> dict[str, Any]:
+    """The arguments of docker.APIClient and docker.DockerClient for an engine, the same wherever onecat talks to one.
+
+    DOCKER_TLS_VERIFY and DOCKER_CERT_PATH belong to DOCKER_HOST: they count where the address is the environment's.
+    """
+    from docker.utils import kwargs_from_env
+
+    address = engine_address(docker_host)
+    of_environment = address == os.environ.get("DOCKER_HOST")
+    tls = kwargs_from_env().get("tls", False) if of_environment else False
+    return {"base_url": address, "version": "auto", "timeout": timeout, "tls": tls}
+
+
+def require_recent(api_version: str, address: str) -> None:
+    """Raises OnecatError (exit code 3) for an engine whose API is older than OLDEST_API_VERSION."""
+    if version_numbers(api_version) < version_numbers(OLDEST_API_VERSION):
+        raise OnecatError(
+            f"this Docker engine is too old: it speaks API {api_version}",
+            expected=f"Docker {OLDEST_VERSION} (API {OLDEST_API_VERSION}) or newer",
+            where=address,
+            next_steps=["update it: https://docs.docker.com/engine/install/"],
+            code=ExitCode.UNREACHABLE,
+        )
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """`1.41` as (1, 41), to compare."""
+    return tuple(int(part) for part in version.split("."))
 
 
 def unreachable(address: str, text: str) -> OnecatError:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import stat
 import tarfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +209,34 @@ def test_a_key_that_cannot_be_had_is_no_server_without_one(
         assert container.logs(stdout=False).decode().splitlines()[-1] == told
     finally:
         container.remove(force=True)
+
+
+def test_a_container_of_another_home_is_left_alone(boxed: SmallDeployment, docker_client: Any, tmp_path: Path) -> None:
+    boxed.up()
+    (mine,) = ours(docker_client)
+    other = replace(boxed.with_home(tmp_path / "other-home"), port=boxed.port + 1)
+    with pytest.raises(OnecatError) as raised:
+        other.up(proxy={"kind": "none"})
+    assert raised.value.code == ExitCode.ROLLED_BACK
+    assert raised.value.found == (
+        f"another container is called onecat-demo-0001, and not from this ONECAT_HOME: {mine.short_id} (running)"
+    )
+    assert other.status().state == "failed"
+    deploy.down(other.store)
+    assert [container.id for container in ours(docker_client)] == [mine.id]
+    assert boxed.status().state == "serving"
+
+
+def test_a_left_over_of_ones_own_makes_room(boxed: SmallDeployment, docker_client: Any) -> None:
+    boxed.up()
+    (old,) = ours(docker_client)
+    shutil.rmtree(boxed.home.deployments / "demo" / "releases")
+    (boxed.home.deployments / "demo" / "deployment.json").unlink()
+    os.kill(int((boxed.home.deployments / "demo" / "proxy" / "nginx.pid").read_text()), signal.SIGTERM)
+    old.stop(timeout=1)
+    boxed.up()
+    (new,) = ours(docker_client)
+    assert (new.name, new.id == old.id) == (old.name, False)
 
 
 def test_logs_and_down(boxed: SmallDeployment, docker_client: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from onecat.doctor import requirements
@@ -40,7 +41,14 @@ def docker_daemon(context: Context) -> Iterator[Verdict]:
             yield Verdict("skip", f"Not checked: {context.why_absent('docker', 'no Docker facts were collected')}")
         return
     evidence = (f"{docker.socket}: {docker.error}",)
-    if docker.state == "reachable":
+    if docker.state == "reachable" and _is_too_old(docker.api_version):
+        yield Verdict(
+            "warn",
+            f"Docker {docker.server_version} is too old for onecat's containers: API {docker.api_version}",
+            evidence=(f"{docker.socket}, API {docker.api_version}; needed: Docker 20.10 (API 1.41) or newer",),
+            fix=(f"update Docker: {INSTALL_GUIDE}",),
+        )
+    elif docker.state == "reachable":
         yield Verdict(
             "pass",
             f"Docker {docker.server_version} answers",
@@ -65,6 +73,12 @@ def docker_daemon(context: Context) -> Iterator[Verdict]:
         )
 
 
+def _is_too_old(api_version: str | None) -> bool:
+    """Whether the daemon lacks one-shot statistics (API 1.41), from which `up` sees that a server is at work."""
+    numbers = re.fullmatch(r"(\d+)\.(\d+)", api_version or "")
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) < (1, 41)
+
+
 def _install(context: Context) -> tuple[str, ...]:
     system = context.facts.operating_system
     if system is not None and system.id in ("debian", "ubuntu"):
@@ -77,11 +91,14 @@ def _install(context: Context) -> tuple[str, ...]:
     title="SELinux does not stand between containers and the GPUs",
     why="Where the daemon confines containers, SELinux may deny them the GPU device files and mounted models.",
     fix=(
-        "let containers use devices: sudo setsebool -P container_use_devices 1",
-        "label the model directory for containers: mount it with :Z",
+        "nothing for onecat's own containers: `onecat up` makes each with --security-opt label=disable",
+        "for others: sudo setsebool -P container_use_devices 1",
         "never switch SELinux off for this",
     ),
-    source=("https://github.com/containers/container-selinux", "https://docs.docker.com/engine/storage/bind-mounts/"),
+    source=(
+        "https://github.com/containers/container-selinux",
+        "https://docs.docker.com/engine/containers/run/#security-configuration",
+    ),
     requires=(requirements.container_possible,),
 )
 def selinux_mode(context: Context) -> Iterator[Verdict]:
@@ -99,11 +116,11 @@ def selinux_mode(context: Context) -> Iterator[Verdict]:
         evidence.append(f"docker info: {', '.join(docker.security_options)}")
         yield Verdict(
             "info",
-            "SELinux confines containers on this host",
+            "SELinux confines containers on this host, but for those of onecat",
             evidence=tuple(evidence),
             fix=(
-                "if a container is denied a GPU: sudo setsebool -P container_use_devices 1",
-                "mount model directories with :Z",
+                "nothing for onecat's own containers: `onecat up` makes each with --security-opt label=disable",
+                "if another container is denied a GPU: sudo setsebool -P container_use_devices 1",
             ),
         )
     else:

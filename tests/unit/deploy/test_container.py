@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,9 @@ from onecat.deploy.container import (
     container_user,
     create_arguments,
     docker_error,
+    has_selinux,
+    home_identity,
+    labels,
     restart_policy,
     run_argv,
     state_of,
@@ -87,6 +92,36 @@ def test_the_same_container_as_docker_run() -> None:
         *("--env", "VLLM_CPU_KVCACHE_SPACE=1", "--label", "io.onecat.deployment=demo"),
         *("onecat/vllm-cpu:0.27.1", "/model", "--port", "8000"),
     ]
+
+
+def test_where_selinux_confines_containers_this_one_alone_is_let_out() -> None:
+    confined = replace(SPEC, selinux=True)
+    assert create_arguments(confined)["security_opt"] == ["no-new-privileges", "label=disable"]
+    argv = run_argv(confined, "docker")
+    assert argv[argv.index("label=disable") - 1] == "--security-opt"
+    assert "label=disable" not in run_argv(SPEC, "docker")
+
+
+@pytest.mark.parametrize(
+    ("options", "confined"),
+    [
+        (["name=seccomp,profile=builtin", "name=selinux", "name=cgroupns"], True),
+        (["name=apparmor", "name=seccomp,profile=builtin"], False),
+        ([], False),
+    ],
+)
+def test_docker_info_says_whether_selinux_confines_containers(options: list[str], confined: bool) -> None:
+    assert has_selinux(options) is confined
+
+
+def test_a_container_belongs_to_one_onecat_home(tmp_path: Path) -> None:
+    identity = home_identity(tmp_path / "a")
+    assert re.fullmatch("[0-9a-f]{12}", identity)
+    assert home_identity(tmp_path / "b") != identity
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to("a")
+    assert home_identity(tmp_path / "link") == identity
+    assert labels("demo", 1, "cpu", "0123", identity)["io.onecat.home"] == identity
 
 
 def test_a_mount_with_a_comma_is_quoted() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from onecat.config.schema import Deployment
 from onecat.deploy import preflight
 from onecat.deploy.server import Secret
 from onecat.errors import ExitCode, OnecatError
@@ -59,6 +60,55 @@ def test_a_file_the_containers_user_cannot_read(tmp_path: Path) -> None:
         preflight.check_readable_in_container(tmp_path, (54321, 54321))
     weights.chmod(0o644)
     preflight.check_readable_in_container(tmp_path, (54321, 54321))
+
+
+def test_a_snapshot_of_the_hugging_face_cache_is_refused_for_a_container(tmp_path: Path) -> None:
+    blob = tmp_path / "blobs" / "0123abcd"
+    snapshot = tmp_path / "snapshots" / "main"
+    for directory in (blob.parent, snapshot):
+        directory.mkdir(parents=True)
+    blob.write_text("{}")
+    (snapshot / "config.json").symlink_to("../../blobs/0123abcd")
+    with pytest.raises(OnecatError) as raised:
+        preflight.check_readable_in_container(snapshot, (blob.stat().st_uid, 0))
+    assert raised.value.found == "config.json is a link to ../../blobs/0123abcd, which the container does not see"
+    assert raised.value.code == ExitCode.USAGE
+    assert raised.value.next_steps[0].startswith(f"cp -rL {snapshot} ")
+    assert "runtime: native" in raised.value.next_steps[1]
+
+
+def test_links_that_stay_in_the_models_directory_are_fine(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "a").write_text("{}")
+    (model / "b").symlink_to("a")
+    (tmp_path / "by-link").symlink_to(model)
+    owner = (model.stat().st_uid, model.stat().st_gid)
+    preflight.check_readable_in_container(tmp_path / "by-link", owner)
+    (model / "c").symlink_to(model / "a")
+    with pytest.raises(OnecatError, match="c is a link to"):
+        preflight.check_readable_in_container(model, owner)
+
+
+@pytest.mark.parametrize("address", ["tcp://10.0.0.1:2376", "ssh://me@gpu1", "tcp://127.0.0.1:2375"])
+def test_a_docker_daemon_that_may_be_elsewhere_is_refused(address: str) -> None:
+    with pytest.raises(OnecatError) as raised:
+        preflight.check_docker_host(address)
+    assert raised.value.found == f"the Docker daemon at {address} may be on another machine"
+    assert raised.value.code == ExitCode.USAGE
+    preflight.check_docker_host("unix:///run/user/1000/docker.sock")
+
+
+def test_the_keys_file_is_meant_from_where_onecat_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deployment(**secrets: object) -> Deployment:
+        return Deployment.model_validate(
+            {"name": "demo", "profile": "cpu", "model": {"path": "/models/tiny"}, "secrets": secrets}
+        )
+
+    monkeypatch.chdir(tmp_path)
+    assert preflight.secret_of(deployment()) is None
+    assert preflight.secret_of(deployment(api_key={"file": "key"})) == Secret(file=str(tmp_path / "key"))
+    assert preflight.secret_of(deployment(api_key={"env": "MY_KEY"})) == Secret(env="MY_KEY")
 
 
 def test_keys_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,8 @@ CASES = [
     case("shm.size", "skip", "in a container", HEALTHY, V100),
     # --- Docker
     case("docker.daemon", "pass", "Docker 28.5.1 answers", HEALTHY),
+    case("docker.daemon", "pass", "Docker 28.5.1 answers", with_docker(api_version="1.41")),
+    case("docker.daemon", "warn", "too old for onecat's containers: API 1.40", with_docker(api_version="1.40")),
     case("docker.daemon", "fail", "is not installed", with_docker(state="absent")),
     case("docker.daemon", "fail", "No Docker daemon answers", with_docker(state="unreachable")),
     case("docker.daemon", "fail", "refuses the user operator", with_docker(state="forbidden")),
@@ -150,7 +152,7 @@ CASES = [
     case(
         "selinux.mode",
         "info",
-        "confines containers",
+        "confines containers on this host, but for those of onecat",
         replace(with_docker(security_options=("name=seccomp", "name=selinux")), selinux=SeLinux("enforcing")),
     ),
     case("selinux.mode", "skip", "not known", NOTHING_KNOWN),

@@ -8,7 +8,7 @@ import pytest
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.images.docker_build import _repository_and_tag, _step_failed, shortened
-from onecat.images.docker_engine import connect, engine_address, unreachable
+from onecat.images.docker_engine import client_arguments, connect, engine_address, require_recent, unreachable
 
 
 def test_the_address_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,6 +17,32 @@ def test_the_address_given_wins_over_the_environment(monkeypatch: pytest.MonkeyP
     assert engine_address(None) == "tcp://10.0.0.1:2376"
     monkeypatch.delenv("DOCKER_HOST")
     assert engine_address(None) == "unix:///var/run/docker.sock"
+
+
+def test_the_environments_tls_counts_for_the_environments_engine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("ca.pem", "cert.pem", "key.pem"):
+        (tmp_path / name).touch()
+    monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2376")
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path))
+    tls = client_arguments(None)["tls"]
+    assert (tls.verify, tls.cert) == (True, (str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")))
+    assert client_arguments("tcp://10.0.0.1:2376")["tls"]
+    assert client_arguments("unix:///x") == {"base_url": "unix:///x", "version": "auto", "timeout": 30, "tls": False}
+
+
+@pytest.mark.parametrize("version", ["1.40", "1.9", "1.24"])
+def test_an_engine_that_is_too_old_is_told_which_one_is_needed(version: str) -> None:
+    with pytest.raises(OnecatError, match=f"too old: it speaks API {version}") as raised:
+        require_recent(version, "unix:///x")
+    assert raised.value.expected == "Docker 20.10 (API 1.41) or newer"
+
+
+@pytest.mark.parametrize("version", ["1.41", "1.50", "2.0"])
+def test_a_recent_engine_is_taken(version: str) -> None:
+    require_recent(version, "unix:///x")
 
 
 def test_no_socket_means_no_engine(tmp_path: Path) -> None:
