@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MODIFIED = 315532800  # 1980-01-01, the earliest time that zip files know: the tar's time stamps say nothing
 CHUNK_BYTES = 1 << 20
+RENDERED_MARK = b"\n# Made by `onecat build --profile "
 
 
 @dataclass(frozen=True)
@@ -243,15 +244,35 @@ def tar_stream(context: Context, wheels: Path) -> Iterator[bytes]:
 def write_context(context: Context, directory: Path) -> tuple[str, ...]:
     """Write the context's files (not the locked wheels) below `directory`. Removes nothing.
 
-    Returns the names of the files that were written because they were missing or different.
+    Returns the names of the files that were written because they were missing or different. Raises OnecatError (exit
+    code 2), and writes nothing, where that would replace files in a directory that onecat has not written before.
     """
+    different = [file for file in context.files if not _has(directory / file.name, file.content)]
+    foreign = [file.name for file in different if (directory / file.name).exists()]
+    if foreign and not _rendered_before(directory):
+        raise OnecatError(
+            f"there are other files already: {', '.join(foreign)}",
+            expected="a directory without them, or one that onecat has written before",
+            where=str(directory.absolute()),
+            next_steps=["name another directory: --output DIRECTORY", "or move these files away"],
+        )
     written = []
     for file in context.files:
         path = directory / file.name
-        if path.is_file() and path.read_bytes() == file.content and path.stat().st_mode & 0o777 == file.mode:
+        if file not in different and path.stat().st_mode & 0o777 == file.mode:
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(file.content)
         path.chmod(file.mode)
         written.append(file.name)
     return tuple(written)
+
+
+def _has(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == content
+
+
+def _rendered_before(directory: Path) -> bool:
+    """Whether the Dockerfile there is one of ours: the templates say so in their heads."""
+    dockerfile = directory / "Dockerfile"
+    return dockerfile.is_file() and RENDERED_MARK in dockerfile.read_bytes()

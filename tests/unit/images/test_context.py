@@ -168,10 +168,29 @@ def test_writing_keeps_foreign_files_and_says_what_it_wrote(tmp_path: Path) -> N
     (tmp_path / "notes.txt").write_text("mine")
     assert write_context(context, tmp_path) == tuple(file.name for file in context.files)
     assert write_context(context, tmp_path) == ()
-    (tmp_path / "Dockerfile").write_text("changed")
+    with (tmp_path / "Dockerfile").open("a") as stream:
+        stream.write("RUN something-else\n")
     assert write_context(context, tmp_path) == ("Dockerfile",)
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert stat.S_IMODE((tmp_path / "entrypoint.sh").stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("profile", GOLDEN_PROFILES)
+def test_writing_replaces_no_file_that_onecat_has_not_written(tmp_path: Path, profile: str) -> None:
+    context = render_context(load_profile(profile))
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "Dockerfile").write_text("FROM scratch\n")
+    with pytest.raises(OnecatError) as raised:
+        write_context(context, theirs)
+    assert raised.value.found == "there are other files already: Dockerfile"
+    assert raised.value.code is ExitCode.USAGE
+    assert any("--output" in step for step in raised.value.next_steps)
+    assert [(path.name, path.read_text()) for path in theirs.iterdir()] == [("Dockerfile", "FROM scratch\n")]
+
+    write_context(context, tmp_path / "ours")
+    (tmp_path / "ours" / "entrypoint.sh").write_text("of an older onecat")
+    assert write_context(context, tmp_path / "ours") == ("entrypoint.sh",)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
