@@ -28,6 +28,9 @@ SET_BY_ONECAT = {
 SECRET_VARIABLES = {"VLLM_API_KEY": "secrets.api_key"}
 """Variables whose value is a secret, with the key that takes it from a file or the environment."""
 
+LOOKS_SECRET = re.compile(r"(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSPHRASE|CREDENTIALS?)$|PASSWORD", re.IGNORECASE)
+"""Names of other variables that hold secrets: HF_TOKEN, AWS_SECRET_ACCESS_KEY, ..."""
+
 
 @dataclass(frozen=True)
 class Conflict:
@@ -84,6 +87,16 @@ def _secrets(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
                 f"`env.{name}` would put a secret into onecat.yaml",
                 f"the secret in a file or in the environment, named by `{instead}`",
                 f"write `{instead}: {{file: PATH}}` and remove `env.{name}`",
+                at_key=True,
+            )
+    for name in deployment.env:
+        if name not in SECRET_VARIABLES and LOOKS_SECRET.search(name):
+            yield Conflict(
+                ("env", name),
+                f"`env.{name}` looks like a secret, and everybody may read what stands under `env`: it is shown by "
+                "`onecat plan` and written into the plan, the systemd unit and Docker's command line",
+                "no secrets under `env`; this version of onecat keeps one secret, `secrets.api_key`",
+                f"remove `env.{name}`: the model is served from a local directory and needs no token",
                 at_key=True,
             )
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onecat.config import Deployment, Origin, deployment_from, load_deployment
+from onecat.config.combinations import LOOKS_SECRET
 from onecat.errors import ExitCode, OnecatError
 
 Load = Callable[[str], Deployment]
@@ -202,6 +203,14 @@ def test_a_deployment_can_be_made_from_options_alone(tmp_path: Path, monkeypatch
             id="secret-as-plain-variable",
         ),
         pytest.param(
+            HEAD + "env: {HF_TOKEN: hush}\n",
+            "onecat.yaml:5:7",
+            "`env.HF_TOKEN` looks like a secret, and everybody may read what stands under `env`: it is shown by "
+            "`onecat plan` and written into the plan, the systemd unit and Docker's command line",
+            "remove `env.HF_TOKEN`: the model is served from a local directory and needs no token",
+            id="another-secret-as-plain-variable",
+        ),
+        pytest.param(
             HEAD + "serve:\n  port: 1\n",
             "onecat.yaml:6:3",
             "`serve.port` is set by onecat itself",
@@ -372,3 +381,22 @@ def test_any_text_is_a_deployment_or_one_clear_error(load: Load, text: str) -> N
         assert error.found
     else:
         assert isinstance(loaded, Deployment)
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("HF_TOKEN", True),
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("CLIENT_SECRET", True),
+        ("DB_PASSWORD_1", True),
+        ("token", True),
+        ("TOKENIZERS_PARALLELISM", False),
+        ("VLLM_MAX_TOKENS", False),
+        ("VLLM_CPU_KVCACHE_SPACE", False),
+        ("MONKEY", False),
+        ("NCCL_KEYS_DIR", False),
+    ],
+)
+def test_variables_that_look_like_secrets(name: str, secret: bool) -> None:
+    assert bool(LOOKS_SECRET.search(name)) is secret
