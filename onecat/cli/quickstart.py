@@ -11,7 +11,7 @@ import typer
 from onecat.cli import console
 
 if TYPE_CHECKING:
-    from onecat.config.schema import Profile
+    from onecat.config.schema import Deployment, Profile
     from onecat.deploy import Release
     from onecat.doctor import Settings
     from onecat.facts import Facts
@@ -78,10 +78,11 @@ def quickstart(
     _step("build")
     build_for(profile, runtime)
     _step("up")
-    release = bring_up(prepare(configuration, {"runtime": runtime}))
+    prepared = prepare(configuration, {"runtime": runtime})
+    release = bring_up(prepared)
     _step("ask")
     question = "Hello! Who are you?"
-    answer = _ask(release, question)
+    answer = _ask(release, prepared.deployment, question)
     if as_json:
         console.print_json(
             {
@@ -94,7 +95,7 @@ def quickstart(
             }
         )
         return
-    _tell(release, configuration, question, answer)
+    _tell(release, prepared.deployment, configuration, question, answer)
 
 
 def _step(name: str) -> None:
@@ -132,13 +133,15 @@ def _configuration(directory: Path, facts: Facts) -> Path:
     return path
 
 
-def _ask(release: Release, question: str) -> str:
+def _ask(release: Release, deployment: Deployment, question: str) -> str:
     """One chat completion at the release's public endpoint. Raises OnecatError when there is no answer."""
     from onecat import deploy
+    from onecat.deploy.preflight import read_secret, secret_of
     from onecat.errors import ExitCode, OnecatError
 
+    key = read_secret(secret_of(deployment))
     try:
-        return deploy.ask(release.endpoint, release.model, question, max_tokens=16, timeout=60).text
+        return deploy.ask(release.endpoint, release.model, question, max_tokens=16, timeout=60, api_key=key).text
     except deploy.SmokeFailure as failure:
         raise OnecatError(
             f"the chat completion failed: {failure.reason}",
@@ -148,9 +151,12 @@ def _ask(release: Release, question: str) -> str:
         ) from failure
 
 
-def _tell(release: Release, configuration: Path, question: str, answer: str) -> None:
+def _tell(release: Release, deployment: Deployment, configuration: Path, question: str, answer: str) -> None:
     import json
+    import shlex
     import shutil
+
+    from onecat.deploy.preflight import secret_of
 
     body = json.dumps({"model": release.model, "messages": [{"role": "user", "content": "Hello!"}]})
     through = "through nginx" if release.proxied else "directly (nginx is not installed)"
@@ -163,11 +169,15 @@ def _tell(release: Release, configuration: Path, question: str, answer: str) -> 
         print(f"  find the command     export PATH={Path(sys.argv[0]).absolute().parent}:$PATH")
     print(f"  ask it yourself      curl {release.endpoint}/v1/chat/completions \\")
     print("                         -H 'Content-Type: application/json' \\")
+    secret = secret_of(deployment)
+    if secret is not None:
+        key = f"${secret.env}" if secret.env else f"$(cat {shlex.quote(str(secret.file))})"
+        print(f'                         -H "Authorization: Bearer {key}" \\')
     print(f"                         -d '{body}'")
     print(f"  change it            edit {configuration},")
     print(f"                       then onecat up -c {configuration.parent}")
-    print("  see how it is        onecat status quickstart")
-    print("  stop it              onecat down quickstart")
+    print(f"  see how it is        onecat status {release.deployment}")
+    print(f"  stop it              onecat down {release.deployment}")
     print("  serve your model     onecat init --profile cpu --model /path/to/checkpoint")
     print("                       onecat up")
     print("  check a GPU machine  onecat doctor --profile v100x2-pcie    (all: onecat profile list)")

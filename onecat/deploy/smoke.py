@@ -109,9 +109,9 @@ def run_smoke_test(
     return first
 
 
-def ask(url: str, model: str, question: str, max_tokens: int, timeout: float) -> Answer:
+def ask(url: str, model: str, question: str, max_tokens: int, timeout: float, api_key: str | None = None) -> Answer:
     """Ask the server at `url`, or the proxy before it, one question. Raises SmokeFailure when there is no answer."""
-    with _client(url, None, timeout) as client, _told():
+    with _client(url, api_key, timeout) as client, _told():
         return _ask(client, model, question, max_tokens)
 
 

@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from onecat import deploy
+from onecat.cli import quickstart
 from onecat.errors import ExitCode, OnecatError
 from onecat.paths import Home
 from tests.testbed.deployments import SERVER, SmallDeployment
@@ -170,9 +171,11 @@ def test_the_key_reaches_the_container_as_a_file_alone(
     boxed: SmallDeployment, docker_client: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "key").write_text(KEY)
-    release = boxed.up(secrets={"api_key": {"file": str(tmp_path / "key")}})
+    secrets = {"api_key": {"file": str(tmp_path / "key")}}
+    release = boxed.up(secrets=secrets)
     assert ask(release.endpoint).status_code == 401
     assert ask(release.endpoint, KEY).status_code == 200
+    assert quickstart._ask(release, boxed.deployment(secrets=secrets), "count")
     (container,) = ours(docker_client)
     assert KEY not in str(container.attrs)
     assert KEY not in container.logs().decode()

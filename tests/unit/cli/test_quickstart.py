@@ -1,0 +1,56 @@
+"""What quickstart tells at its end can be typed as it stands."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onecat.cli.quickstart import _tell
+from onecat.config import Deployment
+from onecat.deploy import Release
+
+
+def told(capsys: pytest.CaptureFixture[str], **secrets: Any) -> str:
+    release = Release(
+        deployment="mine",
+        number=3,
+        directory=Path("/home/me/releases/0003"),
+        runtime="native",
+        profile="cpu",
+        model="tiny",
+        host="127.0.0.1",
+        port=8000,
+        endpoint="http://127.0.0.1:8080",
+        proxied=True,
+        protected=bool(secrets),
+        fingerprint="0123456789ab",
+        created_at="2026-11-29T16:00:00Z",
+    )
+    values = {"name": "mine", "profile": "cpu", "model": {"path": "/models/tiny"}, "secrets": secrets}
+    _tell(release, Deployment.model_validate(values), Path("/home/me/onecat.yaml"), "Hello!", "noise")
+    return capsys.readouterr().out
+
+
+def curl(text: str) -> list[str]:
+    """The words of the curl command, as a shell reads them."""
+    return shlex.split(text[text.index("curl") : text.index("  change it")].replace("\\\n", " "))
+
+
+def test_the_commands_name_the_deployment_that_was_started(capsys: pytest.CaptureFixture[str]) -> None:
+    text = told(capsys)
+    assert "onecat status mine\n" in text and "onecat down mine\n" in text
+    assert curl(text)[:4] == [
+        "curl",
+        "http://127.0.0.1:8080/v1/chat/completions",
+        "-H",
+        "Content-Type: application/json",
+    ]
+    assert "Authorization" not in text
+
+
+def test_with_a_key_the_command_sends_it_without_showing_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Authorization: Bearer $(cat /home/me/key)" in curl(told(capsys, api_key={"file": "/home/me/key"}))
+    assert "Authorization: Bearer $MY_KEY" in curl(told(capsys, api_key={"env": "MY_KEY"}))
