@@ -62,6 +62,7 @@ def build(
 
 def _from_config(config: Path | None, profile: str | None, runtime: str | None) -> tuple[str, str | None]:
     """The profile's name and the runtime, from the command line before onecat.yaml."""
+    from onecat.cli.up import config_file
     from onecat.config import load_deployment
     from onecat.errors import OnecatError
 
@@ -73,8 +74,7 @@ def _from_config(config: Path | None, profile: str | None, runtime: str | None) 
             expected="--profile NAME, or an onecat.yaml here or named by --config",
             next_steps=["onecat profile list", "onecat build --profile cpu"],
         )
-    path = config or Path("onecat.yaml")
-    deployment = load_deployment(path / "onecat.yaml" if path.is_dir() else path)
+    deployment = load_deployment(config_file(config or Path("onecat.yaml")))
     return profile or deployment.profile, runtime or deployment.runtime
 
 

@@ -105,9 +105,10 @@ def doctor(
 
 
 def _from_deployment(file: Path, settings: Settings) -> tuple[Profile, Settings]:
+    from onecat.cli.up import config_file
     from onecat.config import load_deployment, load_profile
 
-    deployment = load_deployment(file / "onecat.yaml" if file.is_dir() else file)
+    deployment = load_deployment(config_file(file))
     return load_profile(deployment.profile), settings_of(deployment, settings)
 
 

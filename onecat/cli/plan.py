@@ -92,14 +92,13 @@ def plan(
 
 def planned_deployment(config: Path | None, model: Path | None, profile: str | None, runtime: str | None) -> Deployment:
     """The deployment that the options mean: of a file, or of --model and --profile alone."""
+    from onecat.cli.up import config_file
     from onecat.config import deployment_from, deployment_name, load_deployment
     from onecat.errors import OnecatError
 
     options = {"model.path": str(model) if model else None, "profile": profile, "runtime": runtime}
     overrides = {name: value for name, value in options.items() if value is not None}
-    file = config or Path("onecat.yaml")
-    if file.is_dir():
-        file = file / "onecat.yaml"
+    file = config_file(config or Path("onecat.yaml"))
     if config is None and model is not None and profile is not None:
         return deployment_from({"name": deployment_name(model.absolute().name), **overrides})
     if config is None and not file.exists():

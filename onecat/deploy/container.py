@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onecat.deploy.files import read_json, write_atomically, write_json
 from onecat.deploy.server import Activity, ServerState
 from onecat.errors import ExitCode, OnecatError
+from onecat.files import read_json, write_atomically, write_json
 from onecat.images.docker_engine import client_arguments, engine_address, require_recent, unreachable
 
 SERVER_PORT = 8000

@@ -15,9 +15,9 @@ from typing import Any
 
 from onecat.config.schema import Restart
 from onecat.deploy import processes, supervisor
-from onecat.deploy.files import read_json, write_json
 from onecat.deploy.server import Activity, Secret, ServerState
 from onecat.errors import ExitCode, OnecatError
+from onecat.files import read_json, write_json
 
 # The log of one release takes at most LOG_BYTES * (LOG_PIECES + 1) of disk space.
 LOG_BYTES = 16 * 1024 * 1024

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from onecat.config.schema import Deployment
 from onecat.deploy import processes
-from onecat.deploy.files import write_atomically
 from onecat.deploy.releases import reachable
 from onecat.deploy.templates import render
 from onecat.errors import ExitCode, OnecatError
+from onecat.files import write_atomically
 
 _MODULES_WITH_TEMPORARY_FILES = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 _QUIT_SECONDS = 10.0

@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from onecat.deploy.files import read_json, write_json
 from onecat.deploy.supervisor import timestamp
 from onecat.errors import ExitCode, OnecatError
+from onecat.files import read_json, write_json
 
 RELEASE_SCHEMA = "onecat.release/1"
 DEPLOYMENT_SCHEMA = "onecat.deployment/1"

@@ -25,7 +25,6 @@ from onecat.deploy.container import (
     labels,
     missing_image,
 )
-from onecat.deploy.files import write_atomically, write_json
 from onecat.deploy.native import STOP_SECONDS, NativeServer, launch_document
 from onecat.deploy.proxy import OwnNginx, Site, find_nginx, site_of, write_files
 from onecat.deploy.readiness import NotReady, healthy, wait_until_ready
@@ -34,6 +33,7 @@ from onecat.deploy.server import Secret, Server
 from onecat.deploy.smoke import SmokeFailure, run_smoke_test
 from onecat.deploy.supervisor import timestamp
 from onecat.errors import ExitCode, OnecatError
+from onecat.files import write_atomically, write_json
 from onecat.images.docker_engine import engine_address
 from onecat.observe import diagnose
 from onecat.observe.diagnosis import plain

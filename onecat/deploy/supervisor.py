@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from onecat.deploy import processes
-from onecat.deploy.files import read_json, write_json
+from onecat.files import read_json, write_json
 
 SCHEMA = "onecat.supervisor/1"
 LAUNCH_FILE = "launch.json"

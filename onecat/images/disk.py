@@ -1,11 +1,10 @@
-"""Disk and process helpers of this room: full disks told once, files written whole, commands run with a log."""
+"""Disk and process helpers of this room: full disks told once, commands run with a log."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import errno
-import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,16 +18,6 @@ def megabytes(count: float) -> str:
     return (
         f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB" if count < 1e7 else f"{count / 1e6:.0f} MB"
     )
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that readers see the old content or the new one, also after a power cut."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with partial.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(path)
 
 
 def out_of_space(directory: Path) -> OnecatError:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 OWN_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 PRINT_VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
-PRINT_IMPLEMENTATION = "import sys; print(sys.implementation.name)"
 
 
 @dataclass(frozen=True)

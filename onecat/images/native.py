@@ -18,8 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from packaging.utils import canonicalize_name
+
 from onecat.errors import ExitCode, OnecatError
-from onecat.images.disk import megabytes, out_of_space, out_of_space_told, run_logged, write_atomically
+from onecat.files import write_atomically
+from onecat.images.disk import megabytes, out_of_space, out_of_space_told, run_logged
 from onecat.images.host_check import INSTALLED_PER_DOWNLOADED, check_machine, check_space
 from onecat.images.interpreters import OWN_VERSION, PRINT_VERSION, Interpreter, interpreters
 from onecat.images.lock import EngineLock, LockedFile, read_lock
@@ -195,7 +198,7 @@ def _installed(directory: Path, python: str) -> set[str]:
 
 
 def _distribution(name: str, version: str) -> str:
-    return f"{re.sub(r'[-_.]+', '-', name).lower()}-{version}"
+    return f"{canonicalize_name(name)}-{version}"
 
 
 @contextlib.contextmanager
@@ -241,6 +244,7 @@ def _build(
     write_atomically(
         directory / MARKER,
         json.dumps(marker | {"lock_digest": digest, "directory": str(directory.resolve())}, indent=2) + "\n",
+        0o644,
     )
     report(f"runtime: ready in {directory} after {time.monotonic() - started:.0f} s")
     return NativeRuntime(lock.engine, lock.version, python_path, directory, python, digest)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from onecat.errors import ExitCode, OnecatError
 from onecat.images.disk import megabytes, out_of_space
 from onecat.images.lock import EngineLock, LockedFile
@@ -75,12 +77,12 @@ def download_error(
     log: Path,
 ) -> OnecatError:
     """What went wrong when pip did not bring `row`, one of `group`, told from its exit code and output."""
-    by_project = {_normalised(entry.project): entry for entry in group}
+    by_project = {canonicalize_name(entry.project): entry for entry in group}
     if "No space left on device" in output:
         return out_of_space(directory)
     if _MISMATCH.search(output):
         named = _MISMATCH_FILE.search(output)
-        row = by_project.get(_normalised(named.group(1)), row) if named else row
+        row = by_project.get(canonicalize_name(named.group(1)), row) if named else row
         got = _GOT.search(output)
         return OnecatError(
             f"{row.file} was offered with another hash than the lock has",
@@ -94,7 +96,7 @@ def download_error(
         )
     unmatched = _UNMATCHED.search(output)
     if unmatched:
-        row = by_project.get(_normalised(unmatched.group(1).split("==")[0].split("[")[0]), row)
+        row = by_project.get(canonicalize_name(unmatched.group(1).split("==")[0].split("[")[0]), row)
     size = f", {megabytes(lock.estimated_size(row))}" if lock.estimated_size(row) else ""
     if _UNREACHABLE.search(output):
         return OnecatError(
@@ -122,7 +124,3 @@ def download_error(
             "or put the file into a folder and name the folder in ONECAT_WHEELS",
         ],
     )
-
-
-def _normalised(project: str) -> str:
-    return re.sub(r"[-_.]+", "-", project).lower()

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onecat.errors import OnecatError
-from onecat.images.disk import megabytes, out_of_space_told, run_logged, write_atomically
+from onecat.files import write_atomically
+from onecat.images.disk import megabytes, out_of_space_told, run_logged
 from onecat.images.lock import EngineLock, LockedFile
 from onecat.images.pip import clean_environment, download_command, download_error, requirement_line
 
@@ -206,7 +207,7 @@ def _keep(partial: Path, row: LockedFile, sha256: str, store: WheelStore, report
     if row.sha256 is None:
         known = store.recorded_hashes() | {row.file: sha256}
         store.recorded.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(store.recorded, json.dumps(known, indent=2, sort_keys=True) + "\n")
+        write_atomically(store.recorded, json.dumps(known, indent=2, sort_keys=True) + "\n", 0o644)
         report(
             f"wheels: {row.file}: its hash could not be seen when onecat's lock was made; trusted at this first use "
             f"and recorded as sha256 {sha256} in {store.recorded}"

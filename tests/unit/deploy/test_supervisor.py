@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from onecat.deploy import processes
-from onecat.deploy.files import read_json, write_json
 from onecat.deploy.supervisor import RotatingLog, backoff, describe_exit, server_environment, timestamp
+from onecat.files import read_json, write_json
 
 # A server with an engine process that leaves its session and ignores SIGTERM, like the worst left-over of a real one.
 SERVER = """

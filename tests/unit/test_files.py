@@ -1,0 +1,32 @@
+"""Files are written whole, with the mode that was asked for, or not at all."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from onecat.files import read_json, write_atomically, write_json
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o600, 0o644])
+def test_a_file_has_the_mode_that_was_asked_for(tmp_path: Path, mode: int) -> None:
+    for text in ("old", "new"):
+        write_atomically(tmp_path / "file", text, mode)
+        assert (tmp_path / "file").read_text() == text
+        assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == mode
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_cannot_be_put_in_place_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_atomically(tmp_path / "taken", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_a_document_is_read_back_and_a_missing_one_is_none(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"größe": [1, None]})
+    assert read_json(tmp_path / "a.json") == {"größe": [1, None]}
+    assert read_json(tmp_path / "b.json") is None
