@@ -245,8 +245,13 @@ def test_a_left_over_of_ones_own_makes_room(boxed: SmallDeployment, docker_clien
 def test_logs_and_down(boxed: SmallDeployment, docker_client: Any) -> None:
     boxed.up()
     assert any("Application startup complete" in line for line in deploy.last_lines(boxed.store, 50))
+    following = deploy.follow_log(boxed.store, 50)
+    followed = [next(following)]
     assert deploy.down(boxed.store) is True
+    followed += following
+    assert any("Application startup complete" in line for line in followed)
     assert ours(docker_client) == []
+    assert list(deploy.follow_log(boxed.store, 50)) == deploy.last_lines(boxed.store, 50)
     assert boxed.status().state == "stopped"
     assert any("Application startup complete" in line for line in deploy.last_lines(boxed.store, 50))
     assert deploy.down(boxed.store) is False
