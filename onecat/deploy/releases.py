@@ -65,6 +65,11 @@ class Release:
         """The server's own address as this machine reaches it."""
         return f"http://{reachable(self.host)}:{self.port}"
 
+    @property
+    def endpoint_port(self) -> int:
+        """The port of the address for clients."""
+        return int(self.endpoint.rpartition(":")[2])
+
 
 def reachable(host: str) -> str:
     """The address to connect to for a server that listens on `host`; IPv6 in brackets."""

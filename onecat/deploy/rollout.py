@@ -43,6 +43,8 @@ from onecat.planner.records import Plan, to_json
 DIAGNOSED_LINES = 2000
 # Conditions of a server that runs, or would run again by itself.
 RUNNING = ("starting", "running", "backing-off", "lost")
+# Outcomes of a release that may still run.
+LIVE = ("starting", "serving")
 _PROXY_SECONDS = 10.0
 
 
@@ -113,7 +115,8 @@ def up(
     rollout = _rollout(deployment, profile, plan, launcher, home, report, docker_host)
     _preflight(rollout, home, launcher)
     with rollout.store.lock("onecat up"):
-        _end_unattended(rollout)
+        _end_left_over(rollout)
+        _check_ports(rollout)
         current = rollout.store.current()
         if current is not None and _unchanged(rollout, current):
             report(f"release {current.number} already serves this plan and is healthy: nothing to do")
@@ -185,16 +188,7 @@ def _preflight(rollout: _Rollout, home: Home, launcher: Launcher | None) -> None
     preflight.check_model(model)
     preflight.read_secret(rollout.secret)
     preflight.check_disk(home.deployments)
-    current = rollout.store.current() or _unattended(rollout.store)
-    # The ports of our own running release are ours to take over.
-    server_runs = current is not None and server_of(current).state().condition in RUNNING
-    if current is None or not server_runs or (current.host, current.port) != (plan.host, plan.port):
-        preflight.check_port(plan.host, plan.port, "port")
-    if rollout.site is not None and rollout.proxied:
-        ours = current is not None and current.proxied and current.endpoint == rollout.site.endpoint
-        if not (ours and _own_nginx(rollout).pid() is not None):
-            host, _, port = rollout.site.listen.rpartition(":")
-            preflight.check_port(host.strip("[]"), int(port), "proxy.listen")
+    _check_ports(rollout)
     # Last, because what is missing here takes minutes to build: nobody should learn of a typo only afterwards.
     if plan.container is not None:
         preflight.check_readable_in_container(model, _container_user(model))
@@ -209,23 +203,42 @@ def _container_user(model: Path) -> tuple[int, int]:
     return container_user((os.getuid(), os.getgid()), (owner.st_uid, owner.st_gid))
 
 
-def _own_nginx(rollout: _Rollout) -> OwnNginx:
-    assert rollout.nginx is not None
-    return OwnNginx(rollout.store.proxy_directory, rollout.nginx)
+def _check_ports(rollout: _Rollout) -> None:
+    """Raises OnecatError when somebody else listens where the release shall; our own ports are ours to take over."""
+    ours = own_ports(rollout.store)
+    if rollout.plan.port not in ours:
+        preflight.check_port(rollout.plan.host, rollout.plan.port, "port")
+    if rollout.site is not None and rollout.proxied:
+        host, _, port = rollout.site.listen.rpartition(":")
+        if int(port) not in ours:
+            preflight.check_port(host.strip("[]"), int(port), "proxy.listen")
 
 
-def _unattended(store: DeploymentStore) -> Release | None:
-    """A release that an `up` started and did not live to accept."""
-    latest = store.latest()
-    return latest if latest is not None and latest.outcome == "starting" else None
+def own_ports(store: DeploymentStore) -> frozenset[int]:
+    """The ports on which releases of this deployment and its nginx listen now, those of a killed `up` among them."""
+    live = [release for release in store.releases() if release.outcome in LIVE]
+    ports = {release.port for release in live if server_of(release).state().condition in RUNNING}
+    if own_nginx(store).pid() is not None:
+        ports |= {release.endpoint_port for release in live if release.proxied}
+    return frozenset(ports)
 
 
-def _end_unattended(rollout: _Rollout) -> None:
-    left = _unattended(rollout.store)
-    if left is not None:
-        rollout.report(f"stopping release {left.number}, whose onecat up was ended before it was ready")
-        server_of(left).stop()
-        rollout.store.end(left, "interrupted")
+def own_nginx(store: DeploymentStore) -> OwnNginx:
+    """The nginx of this deployment; to stop it, or to ask for it, no program is needed."""
+    return OwnNginx(store.proxy_directory, find_nginx() or "nginx")
+
+
+def _end_left_over(rollout: _Rollout) -> None:
+    """End what an `up` left that did not live to its end: releases that are not the current one and may run."""
+    current = rollout.store.current()
+    for left in rollout.store.releases():
+        if left.outcome not in LIVE or (current is not None and left.number == current.number):
+            continue
+        server = server_of(left)
+        if left.outcome == "starting" or server.state().condition in RUNNING:
+            rollout.report(f"stopping release {left.number}, whose onecat up was ended before it was ready")
+        server.stop()
+        rollout.store.end(left, "interrupted" if left.outcome == "starting" else "stopped")
 
 
 def _unchanged(rollout: _Rollout, current: Release) -> bool:
@@ -233,7 +246,7 @@ def _unchanged(rollout: _Rollout, current: Release) -> bool:
         return False
     if server_of(current).state().condition != "running" or not healthy(current.server_url):
         return False
-    return not current.proxied or (_own_nginx(rollout).pid() is not None and healthy(current.endpoint))
+    return not current.proxied or (own_nginx(rollout.store).pid() is not None and healthy(current.endpoint))
 
 
 # --- the change -------------------------------------------------------------------------------------------------------
@@ -242,12 +255,11 @@ def _unchanged(rollout: _Rollout, current: Release) -> bool:
 def _replace(rollout: _Rollout, current: Release | None) -> Release:
     release, server = _render(rollout)
     report = rollout.report
-    was_running = current is not None and server_of(current).state().condition in RUNNING
-    accepted = False
+    # Only what ran is started again; what has crashed or was left behind by a reboot goes all the same.
+    previous = current if current is not None and server_of(current).state().condition in RUNNING else None
     try:
-        if current is not None and was_running:
-            report(f"stopping release {current.number}")
-            server_of(current).stop()
+        if current is not None:
+            _stop_current(rollout, current, previous is not None)
         report(
             f"starting release {release.number}: {rollout.plan.engine} {rollout.plan.engine_version}, natively"
             if release.runtime == "native"
@@ -260,29 +272,52 @@ def _replace(rollout: _Rollout, current: Release | None) -> Release:
         if rollout.proxied:
             _start_proxy(rollout, release)
         server.accept()
-        release = rollout.store.end(release, "serving")
+        accepted = rollout.store.end(release, "serving")
         rollout.store.set_current(release.number)
-        accepted = True
-        if current is not None:
-            rollout.store.end(current, "stopped")
-        rollout.store.prune()
     except KeyboardInterrupt:
-        if accepted:
+        if _is_current(rollout.store, release):
             report(f"interrupted; release {release.number} already serves and stays")
             raise
         report(f"interrupted: stopping release {release.number}")
-        server.stop()
-        rollout.store.end(release, "interrupted")
-        _restore(rollout, current if was_running else None)
+        _go_back(rollout, release, server, previous)
         raise
     except (NotReady, SmokeFailure, OnecatError, OSError) as failure:
-        error = _failure(rollout, release, server, failure)
-        server.stop()
-        with contextlib.suppress(OSError):  # a full disk: the message below matters more than this note
-            rollout.store.end(release, "failed", error.found)
-        _restore(rollout, current if was_running else None, error)
+        error = _failure(release, server, failure)
+        _go_back(rollout, release, server, previous, error)
         raise error from failure
-    return release
+    _tidy(rollout, current)
+    return accepted
+
+
+def _stop_current(rollout: _Rollout, current: Release, runs: bool) -> None:
+    if runs:
+        rollout.report(f"stopping release {current.number}")
+    server_of(current).stop()
+    # A server that shall listen where nginx did cannot wait for nginx to go afterwards.
+    if current.proxied and not rollout.proxied and current.endpoint_port == rollout.plan.port:
+        own_nginx(rollout.store).stop()
+
+
+def _is_current(store: DeploymentStore, release: Release) -> bool:
+    current = store.current()
+    return current is not None and current.number == release.number
+
+
+def _tidy(rollout: _Rollout, current: Release | None) -> None:
+    """Put away what the accepted release has replaced. What cannot be put away is told and harms nothing."""
+    store = rollout.store
+    try:
+        if not rollout.proxied and own_nginx(store).pid() is not None:
+            rollout.report("stopping nginx")
+            own_nginx(store).stop()
+        if current is not None:
+            store.end(current, "stopped")
+        store.prune()
+    except (OnecatError, OSError) as failure:
+        rollout.report(f"the new release serves, but what it replaced could not be put away: {failure}")
+    except KeyboardInterrupt:
+        rollout.report("interrupted; the new release already serves and stays")
+        raise
 
 
 def _render(rollout: _Rollout) -> tuple[Release, Server]:
@@ -422,7 +457,7 @@ def _smoke(rollout: _Rollout, release: Release) -> None:
 
 
 def _start_proxy(rollout: _Rollout, release: Release) -> None:
-    nginx = _own_nginx(rollout)
+    nginx = own_nginx(rollout.store)
     nginx.install(release.directory / "nginx")
     nginx.start_or_reload()
     limit = time.monotonic() + _PROXY_SECONDS
@@ -441,15 +476,26 @@ def _start_proxy(rollout: _Rollout, release: Release) -> None:
 # --- the way back -----------------------------------------------------------------------------------------------------
 
 
-def _failure(rollout: _Rollout, release: Release, server: Server, failure: Exception) -> OnecatError:
+def _failure(release: Release, server: Server, failure: Exception) -> OnecatError:
     """What to tell about a failed start: the cause read from the log, else what was seen last."""
     if isinstance(failure, OnecatError):
-        return failure
+        # Whatever it meant where it came from: here something was changed and is changed back.
+        return OnecatError(
+            failure.found,
+            expected=failure.expected,
+            where=failure.where,
+            next_steps=failure.next_steps,
+            details=failure.details,
+            code=ExitCode.ROLLED_BACK,
+        )
     if isinstance(failure, OSError):
         place = str(failure.filename) if failure.filename else None
         return OnecatError(failure.strerror or str(failure), where=place, code=ExitCode.ROLLED_BACK)
     reason = getattr(failure, "reason", str(failure))
-    lines = told_lines(server)
+    try:
+        lines = told_lines(server)
+    except (OnecatError, OSError) as unreadable:
+        lines = [f"its log cannot be read: {unreadable}"]
     diagnoses = diagnose(lines)
     fixes = tuple(step for diagnosis in diagnoses[:1] for step in diagnosis.fix)
     evidence = [evidence.text[:300] for diagnosis in diagnoses[:1] for evidence in diagnosis.evidence[:2]]
@@ -479,30 +525,63 @@ def told_lines(server: Server) -> list[str]:
     return lines if last_exit is None or ends else [*lines, f"onecat: server {last_exit}"]
 
 
-def _restore(rollout: _Rollout, previous: Release | None, error: OnecatError | None = None) -> None:
-    """Start the release that ran before; it was accepted once, so being healthy is enough. Raises OnecatError."""
+def _go_back(
+    rollout: _Rollout, release: Release, server: Server, previous: Release | None, error: OnecatError | None = None
+) -> None:
+    """End the release that was not accepted, and make everything as it was before.
+
+    Parameters:
+        previous: the release that ran before, or None. error: why the release failed; None when it was interrupted.
+
+    Raises OnecatError: NEEDS_PERSON, with what is left, when a part of this did not succeed.
+    """
+    left: list[str] = []
+    try:
+        server.stop()
+    except (OnecatError, OSError) as failure:
+        # It stays "starting", so that the next `up` or `down` ends it.
+        left.append(f"release {release.number} could not be stopped: {failure}")
+    else:
+        with contextlib.suppress(OSError):  # a full disk: the message matters more than this note
+            rollout.store.end(
+                release, "interrupted" if error is None else "failed", None if error is None else error.found
+            )
+    try:
+        _restore(rollout, previous)
+    except (NotReady, OnecatError, OSError) as failure:
+        what = (
+            "nginx could not be stopped"
+            if previous is None
+            else f"release {previous.number} could not be started again"
+        )
+        left.append(f"{what}: {failure}")
+    if left:
+        name = release.deployment
+        raise OnecatError(
+            "; and ".join(["interrupted" if error is None else error.found, *left]),
+            where=str((previous or release).directory),
+            details=error.details if error is not None else (),
+            next_steps=[f"onecat logs {name} --lines 200", "onecat up", f"onecat down {name}"],
+            code=ExitCode.NEEDS_PERSON,
+        ) from error
+
+
+def _restore(rollout: _Rollout, previous: Release | None) -> None:
+    """Start the release that ran before, and nginx as it was with it.
+
+    It was accepted once, so being healthy is enough. Raises NotReady, OnecatError or OSError.
+    """
+    if previous is None or not previous.proxied:
+        own_nginx(rollout.store).stop()
     if previous is None:
-        if rollout.store.current() is None and rollout.proxied:
-            _own_nginx(rollout).stop()
         return
     rollout.report(f"starting release {previous.number} again")
     server = server_of(previous)
-    try:
-        server.start()
-        wait_until_ready(server, previous.server_url, rollout.deployment.start.silence_seconds, rollout.report)
-        server.accept()
-        if previous.proxied and rollout.nginx is not None:
-            _start_proxy(rollout, previous)
-    except (NotReady, OnecatError) as failure:
-        cause = getattr(failure, "reason", str(failure))
-        found = error.found if error is not None else "interrupted"
-        raise OnecatError(
-            f"{found}; and release {previous.number} could not be started again: {cause}",
-            where=str(previous.directory),
-            details=error.details if error is not None else (),
-            next_steps=[f"onecat logs {previous.deployment} --lines 200", "onecat up"],
-            code=ExitCode.NEEDS_PERSON,
-        ) from failure
+    server.start()
+    wait_until_ready(server, previous.server_url, rollout.deployment.start.silence_seconds, rollout.report)
+    server.accept()
+    if previous.proxied:
+        _start_proxy(rollout, previous)
     rollout.report(f"release {previous.number} serves again")
 
 

@@ -304,6 +304,141 @@ small.up("--busy", "60")
     assert [release.outcome for release in small.store.releases()] == ["interrupted", "serving"]
 
 
+def killed_once(small: SmallDeployment, condition: str, *words: str) -> None:
+    """An `up` that is killed, with no chance to clean up, as soon as `condition` holds for `small`."""
+    program = f"""
+import os, threading, time
+from pathlib import Path
+from onecat.paths import Home
+from tests.testbed.deployments import SmallDeployment
+home = Path({str(small.home.data)!r})
+small = SmallDeployment(Home(home, home), Path({str(small.model)!r}), {small.port}, {small.proxy_port})
+def watch():
+    while not ({condition}):
+        time.sleep(0.02)
+    os.kill(os.getpid(), 9)
+threading.Thread(target=watch, daemon=True).start()
+small.up(*{words!r})
+time.sleep(10)
+"""
+    killed = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], check=False, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+
+
+def test_an_up_that_was_killed_with_the_old_release_stopped_does_not_lock_itself_out(small: SmallDeployment) -> None:
+    small.up()
+    killed_once(small, "any('ready after' in line for line in small.reported)", "--max-num-seqs", "8")
+    with socket.socket() as client:
+        assert client.connect_ex(("127.0.0.1", small.port)) == 0  # somebody listens: release 2, which nobody accepted
+    assert small.up("--max-num-seqs", "9").number == 3
+    assert [release.outcome for release in small.store.releases()] == ["stopped", "interrupted", "serving"]
+    assert small.status().state == "serving"
+    assert sum("openai_server" in line for line in small.processes()) == 2  # the server and its engine
+
+
+def test_an_up_that_was_killed_before_its_release_became_the_current_one(small: SmallDeployment) -> None:
+    first = small.up()
+    second = small.up("--max-num-seqs", "8")
+    small.store.end(first, "serving")
+    small.store.set_current(first.number)
+    assert second.outcome == "serving"
+    assert small.up("--max-num-seqs", "9").number == 3
+    assert [release.outcome for release in small.store.releases()] == ["stopped", "stopped", "serving"]
+    assert sum("openai_server" in line for line in small.processes()) == 2
+
+
+# --- nginx comes and goes with its release ----------------------------------------------------------------------------
+
+
+def test_nginx_goes_when_the_new_release_has_no_proxy(small: SmallDeployment) -> None:
+    small.up()
+    release = small.up(proxy={"kind": "none"})
+    assert not any("nginx: " in line for line in small.processes())
+    assert ask(release.endpoint).status_code == 200
+    assert small.up().proxied
+    assert small.status().state == "serving"
+
+
+def test_a_server_may_take_the_port_that_nginx_had(small: SmallDeployment) -> None:
+    small.up()
+    small.port = small.proxy_port
+    release = small.up(proxy={"kind": "none"})
+    assert not any("nginx: " in line for line in small.processes())
+    assert ask(release.endpoint).status_code == 200
+
+
+def test_nginx_stays_when_the_release_without_a_proxy_fails(small: SmallDeployment) -> None:
+    first = small.up()
+    with pytest.raises(OnecatError):
+        small.up("--answer", "repeated", proxy={"kind": "none"})
+    assert ask(first.endpoint).status_code == 200
+    assert small.status().state == "serving"
+
+
+def test_a_failed_start_after_a_crashed_release_leaves_no_nginx(small: SmallDeployment) -> None:
+    small.up(restart={"max_crashes": 1})
+    os.kill(small.status().pid or 0, signal.SIGKILL)
+    small.wait_for(lambda found: found.state == "keeps-crashing")
+    with pytest.raises(OnecatError) as raised:
+        small.up("--answer", "repeated")
+    assert raised.value.code == ExitCode.ROLLED_BACK
+    assert small.processes() == []
+
+
+# --- what fails besides the start -------------------------------------------------------------------------------------
+
+
+def test_an_accepted_release_stays_when_the_old_one_cannot_be_put_away(small: SmallDeployment) -> None:
+    first = small.up()
+    (first.directory / "secrets").touch()  # where a directory belongs: it cannot be removed as one
+    second = small.up("--max-num-seqs", "8")
+    assert "could not be put away" in small.reported[-1]
+    assert (small.status().state, small.status().release) == ("serving", second.number)
+    (first.directory / "secrets").unlink()
+
+
+def test_a_failed_release_that_cannot_be_stopped_needs_a_person_and_the_old_one_serves(small: SmallDeployment) -> None:
+    first = small.up()
+    second = small.store.release_directory(2)
+
+    def spoil() -> None:
+        while not (second / "server.log").exists():
+            time.sleep(0.02)
+        (second / "state.json").rename(second / "kept")
+        (second / "state.json").mkdir()
+
+    spoiler = threading.Thread(target=spoil)
+    spoiler.start()
+    with pytest.raises(OnecatError) as raised:
+        small.up("--hang", start={"silence_seconds": 5})
+    spoiler.join()
+    assert raised.value.code == ExitCode.NEEDS_PERSON
+    assert "release 2 could not be stopped" in raised.value.found
+    assert ask(first.endpoint).status_code == 200
+    (second / "state.json").rmdir()
+    (second / "kept").rename(second / "state.json")
+    deploy.down(small.store)
+    assert small.processes() == []
+
+
+def test_a_key_that_vanishes_during_the_start_is_a_start_rolled_back(small: SmallDeployment, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text(KEY)
+
+    def vanish() -> None:
+        while not (small.home.deployments / "demo" / "releases" / "0001" / "server.log").exists():
+            time.sleep(0.02)
+        key.unlink()
+
+    thief = threading.Thread(target=vanish)
+    thief.start()
+    with pytest.raises(OnecatError, match="the API key cannot be read") as raised:
+        small.up("--busy", "2", secrets={"api_key": {"file": str(key)}})
+    thief.join()
+    assert raised.value.code == ExitCode.ROLLED_BACK
+    assert small.processes() == []
+
+
 # --- refused before anything changes ----------------------------------------------------------------------------------
 
 
