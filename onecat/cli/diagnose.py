@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,7 +26,8 @@ def diagnose(
 ) -> None:
     from onecat.observe import diagnose, to_json
 
-    diagnoses = diagnose(read_lines(file))
+    with log_lines(file) as lines:
+        diagnoses = diagnose(lines)
     if as_json:
         console.print_json(to_json(diagnoses))
     elif not diagnoses:
@@ -32,19 +36,27 @@ def diagnose(
         print("\n\n".join(text(diagnosis) for diagnosis in diagnoses))
 
 
-def read_lines(file: str) -> list[str]:
-    """The lines of a file or of standard input, whatever bytes are among them."""
+@contextlib.contextmanager
+def log_lines(file: str) -> Iterator[Iterable[str]]:
+    """The lines of a file or of standard input (`-`) as they are read, whatever bytes are among them."""
     from pathlib import Path
 
     from onecat.errors import OnecatError
 
     if file == "-":
-        return sys.stdin.buffer.read().decode("utf-8", "replace").splitlines()
-    path = Path(file)
+        yield io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
+        return
     try:
-        return path.read_bytes().decode("utf-8", "replace").splitlines()
+        stream = Path(file).open(encoding="utf-8", errors="replace")  # noqa: SIM115 - closed below
     except OSError as error:
-        raise OnecatError(f"the log cannot be read: {error.strerror}", where=file) from error
+        raise OnecatError(
+            f"the log cannot be read: {error.strerror}",
+            where=file,
+            expected="a log file that this user may read, or - for standard input",
+            next_steps=["onecat logs NAME | onecat diagnose -"],
+        ) from error
+    with stream:
+        yield stream
 
 
 def text(diagnosis: Diagnosis) -> str:

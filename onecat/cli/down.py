@@ -17,6 +17,7 @@ def register(app: typer.Typer) -> None:
 def down(
     name: Annotated[str | None, typer.Argument(help="Deployment name.", show_default=False)] = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="onecat.yaml that names it.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.down/1).")] = False,
 ) -> None:
     from onecat.cli.status import chosen_name
     from onecat.deploy import down, find_deployment
@@ -24,4 +25,7 @@ def down(
 
     store = find_deployment(home(), chosen_name(name, config))
     stopped = down(store, console.progress)
+    if as_json:
+        console.print_json({"schema": "onecat.down/1", "deployment": store.name, "changed": stopped})
+        return
     print(f"{store.name}: {'stopped' if stopped else 'was not running'}")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from onecat.cli import console
+
 
 def register(app: typer.Typer) -> None:
     app.command("logs", help="Print the server's log.")(logs)
@@ -20,11 +22,24 @@ def logs(
     release: Annotated[
         int | None, typer.Option("--release", help="Of this release; by default of the current one.")
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print as JSON (onecat.logs/1); with -f one document a line.")
+    ] = False,
 ) -> None:
+    import json
+
     from onecat.cli.status import chosen_name
     from onecat.deploy import find_deployment, follow_log, last_lines
     from onecat.paths import home
 
     store = find_deployment(home(), chosen_name(name, config))
-    for line in follow_log(store, lines, release) if follow else last_lines(store, lines, release):
-        print(line, flush=follow)
+    if not follow:
+        found = list(last_lines(store, lines, release))
+        if as_json:
+            console.print_json({"schema": "onecat.logs/1", "deployment": store.name, "lines": found})
+        else:
+            print("".join(f"{line}\n" for line in found), end="")
+        return
+    for line in follow_log(store, lines, release):
+        document = {"schema": "onecat.logs/1", "deployment": store.name, "lines": [line]}
+        print(json.dumps(document, ensure_ascii=True) if as_json else line, flush=True)
