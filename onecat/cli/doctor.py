@@ -73,9 +73,9 @@ def doctor(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what passed and was skipped too.")] = False,
 ) -> None:
     _refuse_other_hosts(hosts or [])
-    from onecat.probe import start_local
+    from onecat.probe import ProbeOptions, start_local
 
-    observed = start_local(console.existing_directory(root), timeout) if hosts or not files else None
+    observed = start_local(ProbeOptions(console.existing_directory(root), timeout)) if hosts or not files else None
 
     from onecat.deploy import own_ports
     from onecat.doctor import Report, Settings, all_checks, reaches

@@ -23,9 +23,9 @@ def facts(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (onecat.facts/1).")] = False,
 ) -> None:
     from onecat.facts import to_json
-    from onecat.probe import collect_local
+    from onecat.probe import ProbeOptions, collect_local
 
-    observed = collect_local(console.existing_directory(root), timeout)
+    observed = collect_local(ProbeOptions(console.existing_directory(root), timeout))
     if as_json:
         console.print_json(to_json(observed))
         return

@@ -5,6 +5,7 @@ it. The program that runs on the host is agent/agent.py.
 """
 
 from onecat.probe.collect import collect, collect_local, start_local
+from onecat.probe.options import ProbeOptions
 from onecat.probe.saved import read_facts
 
-__all__ = ["collect", "collect_local", "read_facts", "start_local"]
+__all__ = ["ProbeOptions", "collect", "collect_local", "read_facts", "start_local"]

@@ -2,60 +2,34 @@
 
 from __future__ import annotations
 
-import base64
-import functools
-import importlib.util
 import json
 import time
-import zlib
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
 
 from onecat import paths as onecat_paths
 from onecat.errors import ExitCode, OnecatError
 from onecat.facts import Facts, from_json
 from onecat.hosts import LocalTransport, Transport
+from onecat.probe.options import ProbeOptions
+from onecat.probe.program import program
 
 GRACE_SECONDS = 5.0
 """Time beyond the sources' own limit for starting Python and sending the answer."""
 
 
-@functools.cache
-def program() -> bytes:
-    """The agent with pynvml packed into it: one Python program that needs only the standard library.
-
-    Raises OnecatError when nvidia-ml-py is not installed beside onecat.
-    """
-    found = importlib.util.find_spec("pynvml")
-    if found is None or found.origin is None:
-        raise OnecatError(
-            "the package nvidia-ml-py is missing beside onecat",
-            next_steps=["reinstall onecat with its dependencies"],
-            code=ExitCode.NEEDS_PERSON,
-        )
-    packed = base64.b85encode(zlib.compress(Path(found.origin).read_bytes(), 6))
-    agent = (Path(__file__).parent / "agent" / "agent.py").read_bytes()
-    return b"PYNVML_PACKED = %r\n" % packed + agent
-
-
-def collect(
-    transport: Transport, *, root: str = "/", timeout: float = 10.0, paths: Mapping[str, str] | None = None
-) -> Facts:
+def collect(transport: Transport, options: ProbeOptions | None = None) -> Facts:
     """Observe one host.
-
-    Parameters:
-        transport: the host.
-        root: directory on the host below which /proc, /sys and /etc are read.
-        timeout: seconds that each fact source may take; all run at the same time.
-        paths: directories whose free space matters, by purpose.
 
     Raises OnecatError (exit code 3) when the agent cannot run there.
     """
+    chosen = options or ProbeOptions()
     # -I -S: neither the user's environment nor installed packages can change what the agent is.
-    argv = [transport.python, "-I", "-S", "-", "--host", transport.name, "--root", root, "--timeout", str(timeout)]
-    for purpose, path in (paths or {}).items():
+    argv = [transport.python, "-I", "-S", "-", "--host", transport.name]
+    argv += ["--root", chosen.root, "--timeout", str(chosen.timeout)]
+    for purpose, path in chosen.paths.items():
         argv += ["--path", f"{purpose}={path}"]
-    completed = transport.run(argv, stdin=program(), timeout=timeout + GRACE_SECONDS)
+    completed = transport.run(argv, stdin=program(), timeout=chosen.timeout + GRACE_SECONDS)
     try:
         return from_json(json.loads(completed.stdout))
     except ValueError as error:
@@ -67,7 +41,7 @@ def collect(
         ) from error
 
 
-def start_local(root: str = "/", timeout: float = 10.0) -> Callable[[], tuple[Facts, float]]:
+def start_local(options: ProbeOptions | None = None) -> Callable[[], tuple[Facts, float]]:
     """Begin to observe this machine while the caller goes on, which mostly has modules to load.
 
     Returns a function that waits for the facts and gives them with the seconds they took; it raises what collect does.
@@ -81,7 +55,7 @@ def start_local(root: str = "/", timeout: float = 10.0) -> Callable[[], tuple[Fa
     def observe() -> None:
         started = time.monotonic()
         try:
-            facts = collect_local(root, timeout)
+            facts = collect_local(options)
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that asks
             answer.set_exception(error)
         else:
@@ -91,8 +65,8 @@ def start_local(root: str = "/", timeout: float = 10.0) -> Callable[[], tuple[Fa
     return answer.result
 
 
-def collect_local(root: str = "/", timeout: float = 10.0, paths: Mapping[str, str] | None = None) -> Facts:
-    """Observe this machine; see collect. The space that matters by default is where onecat keeps its data."""
-    if paths is None:
-        paths = {"data": str(onecat_paths.home().data)}
-    return collect(LocalTransport(), root=root, timeout=timeout, paths=paths)
+def collect_local(options: ProbeOptions | None = None) -> Facts:
+    """Observe this machine; see collect. The space that always matters is where onecat keeps its data."""
+    chosen = options or ProbeOptions()
+    paths = {"data": str(onecat_paths.home().data), **chosen.paths}
+    return collect(LocalTransport(), replace(chosen, paths=paths))

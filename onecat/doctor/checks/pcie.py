@@ -41,7 +41,7 @@ def _judge(context: Context, subject: str, gpu: Gpu | None, device: PciDevice | 
     card = port = None
     if device is not None:
         current = device.link_width_current if current is None else current
-        card, port = device.link_width_max, device.upstream_link_width_max
+        card, port = device.link_width_max, device.path[0].link_width_max if device.path else None
     if card is None and gpu is not None:
         # NVML's maximum is already the lower one of card and slot.
         card = gpu.pcie_width_max

@@ -71,7 +71,7 @@ def serving_nginx(context: Context) -> Iterator[Verdict]:
     elif tools is None:
         yield Verdict("skip", f"Not checked: {context.why_absent('tools', 'the installed programs are not known')}")
     elif path := tools.path("nginx"):
-        yield Verdict("pass", f"nginx {tools.nginx_version or ''} is installed".replace("  ", " "), evidence=(path,))
+        yield Verdict("pass", f"nginx {tools.version('nginx') or ''} is installed".replace("  ", " "), evidence=(path,))
     else:
         yield Verdict(
             "info",

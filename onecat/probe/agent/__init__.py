@@ -1,4 +1,5 @@
-"""Agent: the program that runs on the host. It is sent as text and never imported by onecat.
+"""Agent: the program that runs on a host. It is sent there and never imported by the rest of onecat.
 
-In: command line options. Out: one JSON document in the form of onecat/facts.py on standard output.
+In: command line options. Out: one JSON document in the form of onecat.facts on standard output.
+onecat.probe.program packs boot.py, the other modules here and pynvml into one text.
 """

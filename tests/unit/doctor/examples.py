@@ -18,6 +18,7 @@ from onecat.facts import (
     Nvidia,
     OperatingSystem,
     PciDevice,
+    PciPort,
     SeLinux,
     Tools,
 )
@@ -80,7 +81,7 @@ def device(index: int, **changes: Any) -> PciDevice:
         link_width_max=16,
         link_speed_current="2.5 GT/s PCIe",
         link_speed_max="8.0 GT/s PCIe",
-        upstream_link_width_max=16,
+        path=(PciPort("0000:ae:00.0", link_width_max=16),),
         numa_node=index,
     )
     return replace(healthy, **changes)
@@ -126,7 +127,7 @@ HEALTHY = Facts(
     docker=DOCKER,
     nvidia=NVIDIA,
     listeners=(Listener("0.0.0.0", 22),),
-    tools=Tools(paths=(("nginx", "/usr/sbin/nginx"),), libraries=("libnuma.so.1",), nginx_version="1.18.0"),
+    tools=Tools(paths=(("nginx", "/usr/sbin/nginx"),), libraries=("libnuma.so.1",), versions=(("nginx", "1.18.0"),)),
 )
 NOTHING_KNOWN = Facts(host="gpu1")
 WITHOUT_GPU = replace(

@@ -9,7 +9,7 @@ import pytest
 
 from onecat.config import Profile
 from onecat.doctor import Finding, Settings, Status, all_checks, examine
-from onecat.facts import Docker, Facts, Gpu, Listener, Memory, Note, Nvidia, SeLinux, Tools
+from onecat.facts import Docker, Facts, Gpu, Listener, Memory, Note, Nvidia, PciPort, SeLinux, Tools
 from tests.unit.doctor.examples import (
     CPU,
     GIB,
@@ -281,7 +281,7 @@ CASES = [
         ("warn", "sits in a slot with x8"),
         with_nvidia(
             gpus=two(pcie_width_current=8, pcie_width_max=8),
-            pci_devices=(device(0), device(1, link_width_current=8, upstream_link_width_max=8)),
+            pci_devices=(device(0), device(1, link_width_current=8, path=(PciPort("0000:ae:00.0", link_width_max=8),))),
         ),
     ),
     case(

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from onecat.facts import Facts, PciDevice, from_json
-from onecat.probe.agent import agent
-from onecat.probe.collect import program
+from onecat.facts import Facts, PciDevice, PciPort, from_json
+from onecat.probe.agent import core
+from onecat.probe.agent.sources import network, system
+from onecat.probe.program import program
 from tests.testbed.host_tree import GIB, HostTree, PciGpu
 
 OLDEST = "3.6"
@@ -66,7 +67,7 @@ def test_a_v100_host_is_read_from_its_files(python: str, tmp_path: Path) -> None
         link_width_max=16,
         link_speed_current="2.5 GT/s PCIe",
         link_speed_max="8.0 GT/s PCIe",
-        upstream_link_width_max=8,
+        path=(PciPort("0000:01:00.0", link_width_max=8),),
         numa_node=1,
     )
     assert [(each.address, each.port) for each in facts.listeners or ()] == [("127.0.0.1", 22)]
@@ -122,7 +123,7 @@ def test_the_lowest_memory_limit_of_all_groups_above_counts(
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert agent.cgroup_memory_limit(agent.Machine(str(tmp_path), 1, [])) == limit
+    assert system.cgroup_memory_limit(core.Machine(str(tmp_path), 1, [])) == limit
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_the_lowest_memory_limit_of_all_groups_above_counts(
 )
 @pytest.mark.skipif(sys.byteorder != "little", reason="the texts are those of a little-endian machine")
 def test_addresses_of_listeners_are_decoded(text: str, address: str) -> None:
-    assert agent.decode_address(text) == address
+    assert network.decode_address(text) == address
 
 
 def docker_facts(root: Path, host: str | None = None) -> Any:
@@ -196,7 +197,7 @@ def test_free_space_is_measured_at_the_nearest_existing_parent(tmp_path: Path) -
     assert (data.path, data.total) == ("/dev/not/yet/there", status.f_blocks * status.f_frsize)
 
 
-def test_sources_that_hang_die_or_break_cost_only_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_that_hang_die_or_break_cost_only_themselves() -> None:
     def hangs(machine: object, emit: Any) -> None:
         emit(before="the hang")
         emit(doing="sleeping")
@@ -212,8 +213,7 @@ def test_sources_that_hang_die_or_break_cost_only_themselves(monkeypatch: pytest
         emit(memory={"total": 1})
 
     sources = {"hangs": hangs, "dies": dies, "breaks": breaks, "works": works}
-    monkeypatch.setattr(agent, "SOURCES", sources)
-    document = agent.observe(agent.Machine("/", 0.5, []), list(sources))
+    document = core.observe(core.Machine("/", 0.5, []), sources)
     assert document.pop("notes") == [
         {"source": "hangs", "kind": "timeout", "text": "no answer within 0.5 s while sleeping"},
         {"source": "dies", "kind": "error", "text": "died of signal 9"},

@@ -13,7 +13,7 @@ import pytest
 from onecat.errors import ExitCode, OnecatError
 from onecat.facts import Facts, to_json
 from onecat.hosts import Completed, LocalTransport
-from onecat.probe import collect, collect_local, read_facts, start_local
+from onecat.probe import ProbeOptions, collect, collect_local, read_facts, start_local
 from onecat.probe.collect import GRACE_SECONDS
 
 
@@ -40,12 +40,12 @@ def test_nothing_is_written_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_an_observation_goes_on_beside_the_caller_and_is_waited_for_only_when_asked(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     started = time.monotonic()
-    observed = start_local(str(tmp_path))
+    observed = start_local(ProbeOptions(str(tmp_path)))
     assert time.monotonic() - started < 0.1
     facts, seconds = observed()
     assert facts.host == "local" and 0 < seconds <= time.monotonic() - started
     with pytest.raises(OnecatError):
-        start_local("/", timeout=-GRACE_SECONDS)()
+        start_local(ProbeOptions(timeout=-GRACE_SECONDS))()
 
 
 class OtherPython(LocalTransport):
