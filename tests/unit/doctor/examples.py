@@ -136,9 +136,21 @@ WITHOUT_GPU = replace(
     notes=(Note("nvml", "absent", "libnvidia-ml.so.1: cannot open shared object file: No such file or directory"),),
 )
 
+NO_NVML = replace(WITHOUT_GPU, nvidia=replace(NVIDIA, gpus=(), driver_version=None, library_found=False))
+HUNG = replace(
+    HEALTHY,
+    nvidia=replace(NVIDIA, gpus=(v100(0),)),
+    notes=(Note("nvml", "timeout", "no answer within 10 s while in nvmlDeviceGetName of GPU 1"),),
+)
+
 V100 = load_profile("v100x2-pcie")
 CPU = load_profile("cpu")
 A100 = load_profile("a100x2-80g")
+
+
+def two(**changes: Any) -> tuple[Gpu, Gpu]:
+    """Two GPUs; what is changed is changed on the second."""
+    return v100(0), v100(1, **changes)
 
 
 def with_nvidia(**changes: Any) -> Facts:
