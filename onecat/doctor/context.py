@@ -18,13 +18,16 @@ class Settings:
     """What the deployment asks for.
 
     port: of the server. proxy_port: of nginx, None without a proxy. runtime: None leaves it to the profile.
-    own_ports: on which onecat's own deployments on that host listen.
+    own_ports: on which onecat's own deployments on that host listen. own_names: of their containers and units.
+    model: the path of the checkpoint that is to be served, None when none was named.
     """
 
     port: int = 8000
     proxy_port: int | None = 8080
     runtime: RuntimeKind | None = None
     own_ports: tuple[int, ...] = ()
+    own_names: tuple[str, ...] = ()
+    model: str | None = None
 
 
 @dataclass(frozen=True)

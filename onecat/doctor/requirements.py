@@ -53,3 +53,68 @@ def native_possible(context: Context) -> str | None:
     if context.profile is None:
         return "no profile was chosen"
     return None if "native" in context.runtimes else "the server runs in a container, which brings its own"
+
+
+def docker_reachable(context: Context) -> str | None:
+    """The Docker daemon answered the probe."""
+    docker = context.facts.docker
+    if docker is None:
+        return context.why_absent("docker", "no Docker facts were collected")
+    if docker.state == "reachable":
+        return None
+    words = {"absent": "Docker is not installed", "forbidden": "the Docker daemon refuses this user"}
+    return words.get(docker.state, "no Docker daemon answers")
+
+
+def docker_containers(context: Context) -> str | None:
+    """The probe could list the containers."""
+    if (missing := docker_reachable(context)) is not None:
+        return missing
+    assert context.facts.docker is not None
+    return None if context.facts.docker.containers is not None else "the containers were not listed"
+
+
+def gpu_containers(context: Context) -> str | None:
+    """Servers in containers may want NVIDIA GPUs here."""
+    if (missing := container_possible(context)) is not None:
+        return missing
+    return gpu_profile(context) if context.profile is not None else nvidia_hardware(context)
+
+
+def container_toolkit(context: Context) -> str | None:
+    """The version of NVIDIA's container toolkit is known."""
+    toolkit = context.facts.container_toolkit
+    if toolkit is None or toolkit.version is None:
+        return context.why_absent("toolkit", "the version of the container toolkit is not known")
+    return None
+
+
+def environment(context: Context) -> str | None:
+    """The environment variables of the user who probes are known."""
+    if context.facts.environment is not None:
+        return None
+    return context.why_absent("environment", "the environment variables are not known")
+
+
+def kernel_log(context: Context) -> str | None:
+    """The kernel log could be read."""
+    if context.facts.kernel_events is not None:
+        return None
+    return context.why_absent("kernel-log", "the kernel log was not read (reading it often needs root: --sudo)")
+
+
+def systemd_units(context: Context) -> str | None:
+    """The services that have to do with serving are known."""
+    if context.facts.systemd_units is not None:
+        return None
+    return context.why_absent("services", "the services are not known")
+
+
+def ascend(context: Context) -> str | None:
+    """There are Ascend NPUs."""
+    ascend = context.facts.ascend
+    if ascend is not None and (ascend.npus or ascend.pci_devices or ascend.npu_smi_version):
+        return None
+    if ascend is None and context.profile is not None and context.profile.hardware.accelerator == "ascend":
+        return context.why_absent("ascend", "no Ascend facts were collected")
+    return "there is no Ascend NPU"

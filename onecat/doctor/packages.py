@@ -1,0 +1,52 @@
+"""How software is installed on the host that is looked at: what to type differs between distributions."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from onecat.facts import OperatingSystem
+
+Family = Literal["debian", "redhat", "suse"]
+
+_FAMILIES: dict[str, Family] = {
+    "debian": "debian",
+    "ubuntu": "debian",
+    "rhel": "redhat",
+    "fedora": "redhat",
+    "centos": "redhat",
+    "rocky": "redhat",
+    "almalinux": "redhat",
+    "openeuler": "redhat",
+    "kylin": "redhat",
+    "anolis": "redhat",
+    "amzn": "redhat",
+    "suse": "suse",
+    "sles": "suse",
+    "opensuse": "suse",
+}
+_INSTALL: dict[Family, tuple[str, str]] = {
+    "debian": ("Debian, Ubuntu", "sudo apt-get install"),
+    "redhat": ("RHEL, Fedora, openEuler", "sudo dnf install"),
+    "suse": ("SUSE", "sudo zypper install"),
+}
+
+
+def family(system: OperatingSystem | None) -> Family | None:
+    """The family of distributions a system belongs to by ID and ID_LIKE of os-release; None when it is not known."""
+    if system is None:
+        return None
+    words = [system.id or "", *system.id_like]
+    return next((_FAMILIES[word.lower()] for word in words if word.lower() in _FAMILIES), None)
+
+
+def install(system: OperatingSystem | None, **names: str) -> tuple[str, ...]:
+    """The commands that install a package.
+
+    Parameters:
+        system: the host's; where its family is not known, the commands of all families are given, each with its name.
+        names: the package's name in each family, as debian="nginx", redhat="nginx".
+    """
+    known = family(system)
+    if known is not None and known in names:
+        return (f"{_INSTALL[known][1]} {names[known]}",)
+    return tuple(f"{label}: {command} {names[each]}" for each, (label, command) in _INSTALL.items() if each in names)
