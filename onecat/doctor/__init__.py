@@ -4,6 +4,7 @@ In: `Facts`, optionally a `Profile` and `Settings`. Out: `Finding` records (exam
 run (suitability). A check is one function in checks/, found by its decorator.
 """
 
+from onecat.doctor.changes import Change, changes, remembered
 from onecat.doctor.context import Context, Settings
 from onecat.doctor.examination import examine, suitability
 from onecat.doctor.findings import STATUSES, Finding, HostReport, Report, Status, Suitability, reaches, summary
@@ -11,6 +12,7 @@ from onecat.doctor.registry import Check, all_checks, find_check
 
 __all__ = [
     "STATUSES",
+    "Change",
     "Check",
     "Context",
     "Finding",
@@ -20,9 +22,11 @@ __all__ = [
     "Status",
     "Suitability",
     "all_checks",
+    "changes",
     "examine",
     "find_check",
     "reaches",
+    "remembered",
     "suitability",
     "summary",
 ]

@@ -29,7 +29,7 @@ def _host(host: HostReport) -> dict[str, Any]:
         "name": host.name,
         "reachable": host.reachable,
         "seconds": round(host.seconds, 3),
-        "findings": [_finding(finding) for finding in host.findings],
+        "findings": [finding_document(finding) for finding in host.findings],
     }
     if host.reason is not None:
         document["reason"] = host.reason
@@ -38,7 +38,8 @@ def _host(host: HostReport) -> dict[str, Any]:
     return document
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_document(finding: Finding) -> dict[str, Any]:
+    """One finding, as in onecat.doctor/1."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in vars(finding).items()}
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onecat.doctor import STATUSES, Check, Finding, HostReport, Report, Status, Suitability, summary
+from onecat.render import columns
+from onecat.render.fleet import matrix, matrix_lines, totals_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-_STYLES: dict[Status, str] = {"fail": "bold red", "warn": "bold yellow", "info": "cyan", "pass": "green", "skip": "dim"}
+STYLES: dict[Status, str] = {"fail": "bold red", "warn": "bold yellow", "info": "cyan", "pass": "green", "skip": "dim"}
 _DETAILED: tuple[Status, ...] = ("fail", "warn", "info")
 
 
@@ -38,21 +39,36 @@ def print_lines(console: Console, lines: Iterable[Line]) -> None:
 
 
 def doctor_lines(report: Report, *, verbose: bool = False, width: int = 80) -> Iterator[Line]:
-    """Doctor's report. `verbose` shows also what passed and what was skipped."""
+    """Doctor's report: host by host, then for several hosts the matrix of checks and the totals.
+
+    `verbose` shows also what passed and what was skipped.
+    """
     for host in report.hosts:
         yield from _host(host, report.profile, verbose, width)
         yield Line("")
+    if len(report.hosts) > 1:
+        yield from _fleet(report, verbose, width)
     shown = [finding for finding in report.findings if finding.status in _DETAILED]
     if shown:
-        yield Line(f"The page behind a finding: onecat explain {shown[0].check}")
+        first = min(shown, key=lambda finding: STATUSES.index(finding.status))
+        yield Line(f"The page behind a finding: onecat explain {first.check}")
     if not verbose and any(finding.status in ("pass", "skip") for finding in report.findings):
         yield Line("What passed and what was not checked: --verbose")
+
+
+def _fleet(report: Report, verbose: bool, width: int) -> Iterator[Line]:
+    table = matrix(report, verbose=verbose)
+    if table.rows:
+        yield Line("Summary", "bold", len("Summary"))
+        yield from map(Line, matrix_lines(table, width))
+        yield Line("")
+    yield from _wrapped(totals_line(report), width, "", "  ")
 
 
 def _host(host: HostReport, profile: str | None, verbose: bool, width: int) -> Iterator[Line]:
     name = f"{host.name} for profile {profile}" if profile else host.name
     if not host.reachable:
-        yield from _wrapped(f"{name}: not reachable: {host.reason}", width, "", "  ", _STYLES["fail"], len(name))
+        yield from _wrapped(f"{name}: not reachable: {host.reason}", width, "", "  ", STYLES["fail"], len(name))
         return
     counts = ", ".join(f"{count} {status}" for status, count in summary(host.findings).items() if count)
     yield Line(f"{name}: {counts} ({host.seconds:.2f} s)", "bold", len(name))
@@ -70,8 +86,8 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
     if finding.status in ("fail", "warn"):
         yield Line("")
     subject = f"{finding.subject}: " if finding.subject and finding.subject.lower() not in finding.title.lower() else ""
-    head = f"{finding.status:<5} {subject}{finding.title} [{finding.check}]"
-    yield from _wrapped(head, width, "", " " * 6, _STYLES[finding.status], len(finding.status))
+    head = f"{subject}{finding.title} [{finding.check}]"
+    yield from _wrapped(head, width, f"{finding.status:<5} ", " " * 6, STYLES[finding.status], len(finding.status))
     if not is_detailed:
         return
     if finding.evidence and finding.status != "info":
@@ -112,21 +128,14 @@ def explain_lines(check: Check, width: int = 80) -> Iterator[Line]:
 def index_lines(checks: Iterable[Check], width: int = 80) -> Iterator[Line]:
     """All checks with what is right when they pass."""
     for check in checks:
-        yield from _wrapped(check.title, width, f"{check.id:<24} ", " " * 25, "bold", len(check.id))
+        yield from _wrapped(check.title, width, f"{check.id:<27} ", " " * 28, "bold", len(check.id))
 
 
 def _wrapped(
     text: str, width: int, first: str, following: str, style: str = "", styled: int | None = None
 ) -> Iterator[Line]:
     """Text in lines of at most `width` columns where its words allow; only the first line carries a style."""
-    lines = textwrap.wrap(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=following,
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [first]
+    lines = columns.wrap(text, width, first, following)
     yield Line(lines[0], style, styled or 0)
     for line in lines[1:]:
         yield Line(line)
