@@ -35,7 +35,10 @@ class Gpu:
     process_ids, processes: None when not known, empty when none uses it.
     event_reasons: NVML's bits why the clocks are low. *_clock_application: what was set for applications.
     temperature_slowdown_celsius: where the card begins to slow itself.
-    fabric_state: of NVSwitch systems ("completed", "in progress", ...).
+    virtualization_mode: nvidia-smi's words in lower case: "none", "pass-through", "vgpu", "host vgpu", "host vsga".
+    fabric_state: of NVSwitch systems: "not started", "in progress", "completed"; None without a fabric.
+    fabric_status: "success" or, in lower case, NVML's error; only of a completed state.
+    nvlinks: None for a GPU that has none. processes: of every kind, computing and drawing.
     """
 
     index: int
@@ -99,7 +102,9 @@ class GpuPair:
     """What lies between two GPUs, first < second.
 
     connection: in nvidia-smi's words: NV4 (four NVLinks), PIX, PXB, PHB, NODE, SYS.
-    peer_read, peer_write: "ok" or why one cannot reach the other's memory ("chipset not supported", ...).
+    peer_read, peer_write: "ok" or why one cannot reach the other's memory: "chipset not supported",
+    "GPU not supported", "topology not supported", "disabled by regkey", "not supported", "unknown" (nvidia-smi topo
+    -p2p prints them as OK, CNS, GNS, TNS, DR, NS and U).
     """
 
     first: int
