@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import onecat.knowledge
+from onecat.knowledge.tables import frozen, table
 
 
 @dataclass(frozen=True)
@@ -24,12 +22,16 @@ class Architecture:
 
 @dataclass(frozen=True)
 class GpuModel:
-    """A product by the name that NVML reports."""
+    """A product by the name that NVML reports.
+
+    memory_clock_mhz, bar1_mib: as a healthy card shows them, None where no source is known.
+    """
 
     name: str
     compute_capability: str
-    memory_clock_mhz: int
     source: tuple[str, ...]
+    memory_clock_mhz: int | None = None
+    bar1_mib: int | None = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,16 @@ class CudaFamily:
     family: int
     minimum_driver: str
     source: str
+
+
+@dataclass(frozen=True)
+class DriverBranch:
+    """A branch of NVIDIA's data-centre drivers. end: year and month of its last update, None when it has ended."""
+
+    branch: int
+    kind: str
+    source: tuple[str, ...]
+    end: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +92,8 @@ def architecture(compute_capability: str | None) -> Architecture | None:
 
 def gpu_model(name: str) -> GpuModel | None:
     """The product with this NVML name, or None when the table does not know it."""
-    return next((each for each in gpu_models() if each.name == name), None)
+    # Drivers before 465 say "A100-SXM4-40GB" where newer ones say "NVIDIA A100-SXM4-40GB".
+    return next((each for each in gpu_models() if each.name in (name, f"NVIDIA {name}")), None)
 
 
 def nvml_error(text: str) -> NvmlError:
@@ -96,41 +109,37 @@ def engine_build(engine: str, version: str) -> EngineBuild | None:
 @functools.cache
 def architectures() -> tuple[Architecture, ...]:
     """Every row of gpus.yaml about architectures."""
-    return tuple(Architecture(**_frozen(row)) for row in _table("gpus.yaml")["architectures"])
+    return tuple(Architecture(**frozen(row)) for row in table("gpus.yaml")["architectures"])
 
 
 @functools.cache
 def gpu_models() -> tuple[GpuModel, ...]:
     """Every row of gpus.yaml about products."""
-    return tuple(GpuModel(**_frozen(row)) for row in _table("gpus.yaml")["gpus"])
+    return tuple(GpuModel(**frozen(row)) for row in table("gpus.yaml")["gpus"])
 
 
 @functools.cache
 def cuda_families() -> tuple[CudaFamily, ...]:
-    """Every row of drivers.yaml, oldest family first."""
-    return tuple(CudaFamily(**row) for row in _table("drivers.yaml")["cuda_families"])
+    """Every row of drivers.yaml about CUDA families, oldest first."""
+    return tuple(CudaFamily(**row) for row in table("drivers.yaml")["cuda_families"])
+
+
+@functools.cache
+def driver_branches() -> tuple[DriverBranch, ...]:
+    """Every row of drivers.yaml about branches."""
+    return tuple(DriverBranch(**frozen(row)) for row in table("drivers.yaml")["branches"])
 
 
 @functools.cache
 def nvml_errors() -> tuple[NvmlError, ...]:
     """Every row of nvml_errors.yaml."""
-    return tuple(NvmlError(**_frozen(row)) for row in _table("nvml_errors.yaml"))
+    return tuple(NvmlError(**frozen(row)) for row in table("nvml_errors.yaml"))
 
 
 @functools.cache
 def engine_builds() -> tuple[EngineBuild, ...]:
     """Every row of engine_builds.yaml."""
     return tuple(
-        EngineBuild(**_frozen({**row, "libraries": [SystemLibrary(**each) for each in row["libraries"]]}))
-        for row in _table("engine_builds.yaml")
+        EngineBuild(**frozen({**row, "libraries": [SystemLibrary(**each) for each in row["libraries"]]}))
+        for row in table("engine_builds.yaml")
     )
-
-
-def _table(name: str) -> Any:
-    import yaml
-
-    return yaml.safe_load((Path(onecat.knowledge.__path__[0]) / name).read_text(encoding="utf-8"))
-
-
-def _frozen(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
