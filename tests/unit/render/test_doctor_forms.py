@@ -55,7 +55,7 @@ def test_people_see_failures_first_then_warnings_with_evidence_and_fix() -> None
         "      fix:  power off, reseat the card",
         "info  nginx is not installed [serving.nginx]",
         "",
-        "The page behind a finding: onecat explain pcie.link-width",
+        "The page behind a finding: onecat explain gpu.count",
         "What passed and what was not checked: --verbose",
     ]
 
