@@ -1,43 +1,141 @@
-"""The agent as one program: boot.py, its modules and pynvml in one text that any Python from 3.6 on can run."""
+"""The agent as one program, and the command lines that run it.
+
+The program is one text that two languages read: Python from 3.6 on runs it as it is, and a POSIX shell finds the
+collector for hosts without Python between two marks in it. So one command and one standard input do for every host.
+"""
 
 from __future__ import annotations
 
 import base64
 import functools
-import importlib
 import importlib.util
 import pkgutil
+import re
 import zlib
 from pathlib import Path
 
 from onecat.errors import ExitCode, OnecatError
+from onecat.probe.options import ProbeOptions
 
 AGENT = "onecat.probe.agent"
+FOLDER = Path(__file__).parent / "agent"
+SOURCES_TABLE = re.compile(r"^SOURCES = (\{.*?\})", re.MULTILINE | re.DOTALL)
+KEY = re.compile(r"\"([\w-]+)\":")
+
+PYTHONS = (
+    "python3",
+    "/usr/libexec/platform-python",
+    *(f"python3.{minor}" for minor in range(14, 5, -1)),
+    "/usr/local/bin/python3",
+    "/opt/bin/python3",
+    "python",
+)
+"""Where a host may have Python: RHEL 8 has its own outside PATH, some hosts have versions only."""
+
+BOOTSTRAP = (
+    f"for p in {' '.join(PYTHONS)}; do "
+    'case "$("$p" -V 2>&1 </dev/null)" in "Python 3."[6-9]*|"Python 3."[1-9][0-9]*) exec $s "$p" -I -S - "$@";; esac; '
+    "done; "
+    'c="$(sed -n "/^#begin collector/,/^#end collector/p")"; exec $s sh -c "$c" onecat-probe "$@"'
+)
+"""Runs the program on standard input with the first Python that can, else its collector with sh.
+
+-I -S: neither the user's environment nor installed packages can change what the agent is. The text has no quote,
+exclamation mark, backslash or line end that a login shell (csh and fish too) could take for its own.
+"""
+
+BECOME_ROOT = (
+    's=; test "$(id -u)" = 0 || if sudo -n true </dev/null >/dev/null 2>&1; then s="sudo -n"; '
+    'else set -- --sudo-refused "$@"; fi; '
+)
+NO_ROOT = "s=; "
+
+LOAD_SECONDS = 60.0
+"""What measuring the links of all GPUs may take, beyond the limit of every source."""
+SMOKE_SECONDS = 120.0
+"""What a GPU calculation in a container may take: a large image starts slowly the first time."""
 
 
-@functools.cache
 def program() -> bytes:
-    """The text of the agent, to be run as `python3 -I -S -` with it on standard input.
+    """The text of the agent, to be given to `agent_argv` or `remote_argv` on standard input.
 
     Raises OnecatError when nvidia-ml-py is not installed beside onecat.
     """
+    return _program()
+
+
+@functools.cache
+def _program() -> bytes:
     modules = {name: "" for name in ("onecat", "onecat.probe", AGENT, f"{AGENT}.sources")}
-    modules[f"{AGENT}.core"] = _packed(Path(__file__).parent / "agent" / "core.py")
+    modules[f"{AGENT}.core"] = _packed(FOLDER / "core.py")
     modules["pynvml"] = _packed(_pynvml())
     for name, file in _sources().items():
         modules[name] = _packed(file)
-    boot = (Path(__file__).parent / "agent" / "boot.py").read_text(encoding="utf-8")
-    return f"MODULES = {modules!r}\nINDEX = {source_index()!r}\n{boot}".encode()
+    collector = (FOLDER / "collector.sh").read_text(encoding="utf-8")
+    boot = (FOLDER / "boot.py").read_text(encoding="utf-8")
+    return (
+        f"COLLECTOR = r'''\n#begin collector\n{collector}#end collector\n'''\n"
+        f"MODULES = {modules!r}\nINDEX = {source_index()!r}\n{boot}"
+    ).encode()
+
+
+def agent_argv(python: str, options: ProbeOptions, host: str) -> list[str]:
+    """The command that runs the agent with one Python interpreter of this machine, without becoming root."""
+    return [python, "-I", "-S", "-", *_agent_options(options, host)]
+
+
+def remote_argv(options: ProbeOptions, host: str) -> list[str]:
+    """The command that runs the agent on a host whatever it has: a Python from 3.6 on, or only a POSIX shell.
+
+    For one exec over SSH: `shlex.join(remote_argv(...))` is one line that every login shell understands, and program()
+    is its standard input. With options.sudo it becomes root by `sudo -n`, and where that is refused observes without
+    and says so in a note. The answer is the JSON document of the agent, or text of sections that begin with
+    `===== onecat: NAME` from the collector (see agent/collector.sh): `onecat facts` and importers read both.
+
+    Parameters:
+        options: what to observe. host: the host's name in the document.
+    """
+    rights = BECOME_ROOT if options.sudo else NO_ROOT
+    return ["sh", "-c", rights + BOOTSTRAP, "onecat-probe", *_agent_options(options, host)]
+
+
+def most_seconds(options: ProbeOptions) -> float:
+    """How long the agent may take at most on the host, connection and start not counted."""
+    asked = [options.timeout]
+    if options.load:
+        asked.append(LOAD_SECONDS)
+    if options.smoke_image is not None:
+        asked.append(SMOKE_SECONDS)
+    return max(asked) + 1.0
+
+
+def _agent_options(options: ProbeOptions, host: str) -> list[str]:
+    arguments = ["--host", host, "--root", options.root, "--timeout", f"{options.timeout:g}"]
+    for purpose, path in options.paths.items():
+        arguments += ["--path", f"{purpose}={path}"]
+    if options.load:
+        arguments += ["--load"]
+    if options.smoke_image is not None:
+        arguments += ["--smoke", options.smoke_image]
+    return arguments
 
 
 @functools.cache
 def source_index() -> dict[str, str]:
-    """The name of each source and the module that has it."""
-    return {source: name for name in _sources() for source in importlib.import_module(name).SOURCES}
+    """The name of each source and the module that has it.
+
+    Read from their text, because what they import belongs on a host.
+    """
+    return {
+        source: name
+        for name, file in _sources().items()
+        for table in SOURCES_TABLE.findall(file.read_text(encoding="utf-8"))
+        for source in KEY.findall(table)
+    }
 
 
 def _sources() -> dict[str, Path]:
-    folder = Path(__file__).parent / "agent" / "sources"
+    folder = FOLDER / "sources"
     return {f"{AGENT}.sources.{each.name}": folder / f"{each.name}.py" for each in pkgutil.iter_modules([str(folder)])}
 
 
@@ -53,4 +151,4 @@ def _pynvml() -> Path:
 
 
 def _packed(file: Path) -> str:
-    return base64.b85encode(zlib.compress(file.read_bytes(), 6)).decode()
+    return base64.b64encode(zlib.compress(file.read_bytes(), 6)).decode()

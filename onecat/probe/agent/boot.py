@@ -1,15 +1,13 @@
 """The first lines of the agent on a host: imports its modules from the text that onecat.probe.program put before it.
 
-MODULES: for each module its packed text, "" for a package. INDEX: the module of each source.
+COLLECTOR: the text of collector.sh. MODULES: for each module its packed text, "" for a package. INDEX: the module of
+each source.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disable-error-code="name-defined"
 # ruff: noqa: F821
 
-import base64
-import importlib.machinery
 import sys
-import zlib
 
 
 class Packed:
@@ -18,7 +16,8 @@ class Packed:
     @staticmethod
     def find_spec(name, path=None, target=None):
         if name in MODULES:
-            return importlib.machinery.ModuleSpec(name, Packed(), is_package=not MODULES[name])  # type: ignore[arg-type]
+            # importlib.machinery.ModuleSpec, without the import of importlib
+            return type(sys.__spec__)(name, Packed(), is_package=not MODULES[name])  # type: ignore[arg-type]
         return None
 
     @staticmethod
@@ -27,12 +26,21 @@ class Packed:
 
     @staticmethod
     def exec_module(module):
-        text = zlib.decompress(base64.b85decode(MODULES[module.__name__])) if MODULES[module.__name__] else ""
+        text = zlib.decompress(binascii.a2b_base64(MODULES[module.__name__])) if MODULES[module.__name__] else ""
         exec(compile(text, module.__name__, "exec"), module.__dict__)  # noqa: S102
 
 
 sys.meta_path.insert(0, Packed())
 
-from onecat.probe.agent.core import main  # noqa: E402
+try:
+    import binascii
+    import zlib
+
+    from onecat.probe.agent.core import main
+except ImportError:
+    # A Python without the standard library (Debian's python3-minimal): what a host without Python can do, it can.
+    import os
+
+    os.execv("/bin/sh", ["sh", "-c", COLLECTOR, "onecat-probe", *sys.argv[1:]])
 
 sys.exit(main(sys.argv[1:], INDEX))

@@ -1,34 +1,43 @@
-"""The frame of the agent: the observed machine, and how sources run side by side.
+"""The frame of the agent: the observed machine, and how its sources run.
 
-The agent needs nothing but Python 3.6, is sent over standard input, writes nothing to disk and needs no rights. Every
-source runs in a child process of its own with its own deadline, and sends each fact as soon as it has it: a source
-that hangs (a driver call on a dead GPU, a stale network mount) costs only what it had not yet said, and a note tells
-what it was doing. All sources run at the same time, so the whole probe takes as long as the slowest of them.
+The agent needs nothing but Python 3.6, is sent over standard input, writes nothing to disk and needs no rights. Its
+sources run in worker processes and send each fact as soon as they have it: a source that hangs (a driver call on a
+dead GPU, a stale network mount) costs only what it had not yet said, and a note tells what it was doing. One worker
+does source after source, which is cheap; when it waits for something, another one goes on with the rest.
 
 A source is a function `source(machine, emit)` in a module of sources/, listed in that module's SOURCES by the name that
-its notes carry. It emits parts of the document in the form of onecat.facts, `doing=` before anything that may hang,
-and `captures=[{"name": ..., "text": ...}]` for output of programs that onecat.probe.importers reads.
+its notes carry. Sources named as in `Machine.asked` run only when they are asked for. A source emits
+
+- parts of the document in the form of onecat.facts; objects of one key are merged, lists grow;
+- `doing="..."` before anything that may hang;
+- `limit=SECONDS`, when it needs another limit than the one that is given to every source;
+- `note={"kind": ..., "text": ...}` for what it cannot tell while it can tell other things, see needs_root;
+- `captures=[{"name": ..., "text": ...}]`, output of programs that onecat.probe.importers reads.
+
+Every host pays for what is imported here, in time and processor: so no argparse, subprocess, shutil, pathlib.
 """
 
-# os.path spares every host the import of pathlib; one broken source must not cost the others.
-# ruff: noqa: PTH100, PTH110, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
+# ruff: noqa: PTH100, PTH110, PTH116, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
-import argparse
 import errno
-import importlib
 import json
 import os
-import pwd
-import selectors
-import shutil
+import select
 import signal
 import sys
 import time
-import traceback
 
 SCHEMA = "onecat.facts/1"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LIMIT_SECONDS = 10.0
+PATIENCE_SECONDS = 0.01
+"""How long a worker may wait for something before another one goes on with the other sources."""
+BUSY_PATIENCE_SECONDS = 0.3
+"""The same for a worker that computes: a second one would not make the first faster."""
+PROGRAM_SECONDS = 5.0
+PROGRAM_BYTES = 4 << 20
+KINDS_OF_ERROR = {errno.ENOENT: "absent", errno.EACCES: "permission", errno.EPERM: "permission"}
 
 
 class Unknown(Exception):
@@ -40,23 +49,32 @@ class Unknown(Exception):
 
 
 class Machine:
-    """The files of the observed machine, seen below a root directory, and what the operator said about it."""
+    """The files and programs of the observed machine, seen below a root directory, and what the operator said about it.
 
-    def __init__(self, root, timeout, paths):
+    timeout: seconds that each source may take. paths: pairs of purpose and path.
+    asked: for each source that runs only when asked for, what was said about it ("" for nothing).
+    """
+
+    def __init__(self, root, timeout, paths, asked=None):
         self.root = os.path.abspath(root)
         self.timeout = timeout
         self.paths = paths
+        self.asked = asked or {}
 
     @property
     def is_running(self):
         """Whether the root is the machine that runs this program, not a copy of some files of another one."""
         return self.root == "/"
 
+    @property
+    def is_root(self):
+        return os.geteuid() == 0
+
     def path(self, name):
         return name if self.is_running else os.path.join(self.root, name.lstrip("/"))
 
     def read(self, name):
-        with open(self.path(name), errors="replace") as file:
+        with open(self.path(name), encoding="utf-8", errors="replace") as file:
             return file.read()
 
     def read_or_none(self, name):
@@ -75,12 +93,78 @@ class Machine:
             return []
 
     def find_program(self, name):
-        if self.is_running:
-            return shutil.which(name, path=os.environ.get("PATH", "") + ":" + SYSTEM_PATH)
-        for directory in SYSTEM_PATH.split(":"):
-            if os.access(self.path(directory + "/" + name), os.X_OK):
-                return directory + "/" + name
+        """The path of a program as the machine sees it, or None."""
+        own = os.environ.get("PATH", "") + ":" if self.is_running else ""
+        for directory in (own + SYSTEM_PATH).split(":"):
+            place = directory + "/" + name
+            if directory.startswith("/") and os.access(self.path(place), os.X_OK):
+                return place
         return None
+
+    def run(self, argv, limit=PROGRAM_SECONDS):
+        """Run a program of this machine in the C locale, with nothing to read.
+
+        limit: seconds after which it is killed and left alone. Returns its exit code, output and messages as text.
+        Raises Unknown when it does not end in time, OSError when it cannot be started.
+        """
+        return run_program(argv, limit)
+
+
+def run_program(argv, limit):
+    start = time.monotonic()
+    output, messages, failure = (os.pipe() for _ in range(3))
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(output[1], 1)
+            os.dup2(messages[1], 2)
+            os.set_inheritable(failure[1], False)
+            search = os.environ.get("PATH", "") + ":" + SYSTEM_PATH
+            os.execvpe(argv[0], argv, dict(os.environ, LC_ALL="C", LANGUAGE="C", PATH=search))
+        except OSError as error:
+            os.write(failure[1], str(error.errno).encode())
+        finally:
+            os._exit(127)
+    for pipe in (output, messages, failure):
+        os.close(pipe[1])
+    read = {output[0]: b"", messages[0]: b"", failure[0]: b""}
+    waiting = set(read)
+    status = None
+    try:
+        while waiting and time.monotonic() - start < limit:
+            for reader in select.select(list(waiting), [], [], max(0, start + limit - time.monotonic()))[0]:
+                data = os.read(reader, 65536)
+                if not data:
+                    waiting.discard(reader)
+                elif len(read[reader]) < PROGRAM_BYTES:
+                    read[reader] += data
+        while not waiting and status is None:
+            ended, code = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                status = code
+            elif time.monotonic() - start > limit:
+                break
+            else:
+                time.sleep(0.001)
+    finally:
+        for reader in read:
+            os.close(reader)
+        if status is None:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, os.WNOHANG)
+    if status is None:
+        raise Unknown("timeout", f"{' '.join(argv)} did not end within {limit:g} s")
+    if read[failure[0]]:
+        number = int(read[failure[0]])
+        raise OSError(number, os.strerror(number), argv[0])
+    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+    return code, read[output[0]].decode("utf-8", "replace"), read[messages[0]].decode("utf-8", "replace")
+
+
+def needs_root(what):
+    """The note of a source that tells less because it is not root. what: the facts that root would give."""
+    return {"kind": "permission", "text": what + ": needs root (--sudo)"}
 
 
 def as_int(text):
@@ -92,80 +176,94 @@ def as_int(text):
 
 def read_file_or_none(path):
     try:
-        with open(path) as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().strip()
     except OSError:
         return None
 
 
-class Child:
-    """A source in a process of its own; what it emits arrives as lines of JSON."""
+class Worker:
+    """A process that takes sources from a queue; what they emit arrives as lines of JSON.
 
-    def __init__(self, name, source, machine):
-        self.name = name
-        self.doing = None
+    source: the number of the one it is at, None before and between them. since: when it began that.
+    """
+
+    def __init__(self, machine, sources, queue):
         self.buffer = b""
-        self.parts = []
-        self.note = None
-        reader, writer = os.pipe()
+        self.source = self.doing = None
+        self.since = time.monotonic()
+        self.limit = machine.timeout
+        self.reader, writer = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            os.close(reader)
+            os.close(self.reader)
             os.setpgid(0, 0)
-            run_source(name, source, machine, writer)
+            work(machine, sources, queue, writer)
         os.close(writer)
-        self.reader = reader
 
     def receive(self):
-        """Read what has arrived; False at the end."""
-        data = os.read(self.reader, 65536)
+        """The messages that have arrived; None at the end."""
+        data = os.read(self.reader, 1 << 20)
         *lines, self.buffer = (self.buffer + data).split(b"\n")
-        for line in lines:
-            part = json.loads(line.decode())
-            self.doing = part.pop("doing", self.doing)
-            self.note = part.pop("note", self.note)
-            if part:
-                self.parts.append(part)
-        return bool(data)
+        return [json.loads(line.decode()) for line in lines] if data else None
 
-    def finish(self):
-        """Collect a child that closed its pipe; a death by signal becomes the note."""
-        _, status = os.waitpid(self.pid, 0)
-        if os.WIFSIGNALED(status):
-            self.fail("error", f"died of signal {os.WTERMSIG(status)}")
+    def is_waiting(self, now):
+        """Whether it has been at one thing for a while, not computing."""
+        if now - self.since < PATIENCE_SECONDS:
+            return False
+        if now - self.since > BUSY_PATIENCE_SECONDS:
+            return True
+        state = read_file_or_none(f"/proc/{self.pid}/stat") or ""
+        return not state.rpartition(") ")[2].startswith("R")
 
-    def kill(self, timeout):
-        """Give up on a child and what it started. It is not waited for: one stuck in the kernel cannot be killed."""
+    def kill(self):
+        """Give up on it and what it started. It is not waited for: one stuck in the kernel cannot be killed."""
         os.killpg(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, os.WNOHANG)
-        self.fail("timeout", f"no answer within {timeout:g} s")
+        os.close(self.reader)
 
-    def fail(self, kind, text):
-        text += " while " + self.doing if self.doing else ""
-        self.note = {"source": self.name, "kind": kind, "text": text}
+    def end(self):
+        """Collect a worker that closed its pipe. Returns the signal that it died of, or 0."""
+        os.close(self.reader)
+        return os.waitpid(self.pid, 0)[1] & 0x7F
 
 
-def run_source(name, source, machine, writer):
-    """The life of a child: never returns, never touches the standard streams of the probe."""
+def work(machine, sources, queue, writer):
+    """The life of a worker: never returns, never touches the standard streams of the probe."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
 
     def emit(**part):
-        os.write(writer, json.dumps(part).encode() + b"\n")
+        data = json.dumps(part).encode() + b"\n"
+        while data:
+            data = data[os.write(writer, data) :]
 
     try:
-        try:
-            source(machine, emit)
-        except Unknown as unknown:
-            emit(note={"source": name, "kind": unknown.kind, "text": str(unknown)})
-        except OSError as error:
-            kinds = {errno.ENOENT: "absent", errno.EACCES: "permission", errno.EPERM: "permission"}
-            emit(note={"source": name, "kind": kinds.get(error.errno or 0, "error"), "text": str(error)})
-        except Exception:
-            emit(note={"source": name, "kind": "error", "text": traceback.format_exc(limit=-1).splitlines()[-1]})
+        while True:
+            number = os.read(queue, 1)
+            if not number:
+                return
+            emit(begin=number[0])
+            run_source(sources[number[0]], machine, emit)
+            emit(end=number[0])
     finally:
         os._exit(0)
+
+
+def run_source(source, machine, emit):
+    try:
+        source(machine, emit)
+    except Unknown as unknown:
+        emit(note={"kind": unknown.kind, "text": str(unknown)})
+    except OSError as error:
+        emit(note={"kind": KINDS_OF_ERROR.get(error.errno or 0, "error"), "text": str(error)})
+    except Exception as error:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        where = f" (line {trace.tb_lineno} of {trace.tb_frame.f_globals.get('__name__')})" if trace else ""
+        emit(note={"kind": "error", "text": f"{type(error).__name__}: {error}{where}"})
 
 
 def merge(document, part):
@@ -180,69 +278,120 @@ def merge(document, part):
 
 
 def observe(machine, sources):
-    """Run sources side by side. Returns the parts of the document that they gave and their notes.
+    """Run sources. Returns the parts of the document that they gave and their notes, in the order of the sources.
 
-    sources: functions by name.
+    sources: functions by name, at most 255.
     """
-    deadline = time.monotonic() + machine.timeout
-    children = [Child(name, source, machine) for name, source in sources.items()]
-    with selectors.DefaultSelector() as selector:
-        for child in children:
-            selector.register(child.reader, selectors.EVENT_READ, child)
-        while selector.get_map():
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                break
-            for key, _ in selector.select(remaining):
-                if not key.data.receive():
-                    selector.unregister(key.fd)
-                    key.data.finish()
-        for key in list(selector.get_map().values()):
-            key.data.kill(machine.timeout)
+    names = list(sources)
+    parts = {name: [] for name in names}  # type: dict[str, list[dict[str, object]]]
+    notes = {name: [] for name in names}  # type: dict[str, list[dict[str, str]]]
+    queue, numbers = os.pipe()
+    os.write(numbers, bytes(range(len(names))))
+    os.close(numbers)
+    untaken = set(range(len(names)))
+    functions = list(sources.values())
+    workers = []  # type: list[Worker]
+
+    def note(worker, kind, text):
+        if worker.source is not None:
+            text += " while " + worker.doing if worker.doing else ""
+            notes[names[worker.source]].append({"kind": kind, "text": text})
+
+    while workers or untaken:
+        now = time.monotonic()
+        for worker in list(workers):
+            if now > worker.since + worker.limit:
+                note(worker, "timeout", f"no answer within {worker.limit:g} s")
+                worker.kill()
+                workers.remove(worker)
+        if untaken and all(worker.is_waiting(now) for worker in workers):
+            workers.append(Worker(machine, functions, queue))
+        wait = min([worker.since + worker.limit - now for worker in workers] or [0])
+        wait = max(0, min(wait, PATIENCE_SECONDS) if untaken else wait)
+        ready = select.select([worker.reader for worker in workers], [], [], wait)[0]
+        for worker in [each for each in workers if each.reader in ready]:
+            messages = worker.receive()
+            if messages is None:
+                workers.remove(worker)
+                number = worker.end()
+                note(worker, "error", f"died of signal {number}" if number else "ended early")
+            for message in messages or []:
+                worker.limit = message.pop("limit", worker.limit)
+                worker.doing = message.pop("doing", worker.doing)
+                if "begin" in message:
+                    worker.source, worker.doing = message.pop("begin"), None
+                    worker.since, worker.limit = time.monotonic(), machine.timeout
+                    untaken.discard(worker.source)
+                elif "end" in message:
+                    worker.source, worker.since, worker.limit = None, time.monotonic(), machine.timeout
+                    message.clear()
+                elif worker.source is not None:
+                    if "note" in message:
+                        notes[names[worker.source]].append(message.pop("note"))
+                    if message:
+                        parts[names[worker.source]].append(message)
+    os.close(queue)
     document = {}  # type: dict[str, object]
-    for child in children:
-        for part in child.parts:
+    for name in names:
+        for part in parts[name]:
             merge(document, part)
-    document["notes"] = [child.note for child in children if child.note]
+    document["sources"] = [name for name in names if parts[name]]
+    document["notes"] = [dict(each, source=name) for name in names for each in notes[name]]
     return document
-
-
-def parse_path(text):
-    purpose, separator, path = text.partition("=")
-    if not separator or not path.startswith("/"):
-        raise argparse.ArgumentTypeError("expected PURPOSE=/ABSOLUTE/PATH, found " + text)
-    return purpose, path
-
-
-def user_name():
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 def loaded_late(module, name):
     """A source whose module is loaded (and compiled) only in the process that runs it."""
-    return lambda machine, emit: importlib.import_module(module).SOURCES[name](machine, emit)
+
+    def source(machine, emit):
+        __import__(module)
+        sys.modules[module].SOURCES[name](machine, emit)
+
+    return source
+
+
+def parse(arguments):
+    """The options that onecat.probe.program writes, as (name, value) pairs; raises ValueError for any other."""
+    known = ("--host", "--root", "--timeout", "--path", "--smoke")
+    pairs = []
+    rest = list(arguments)
+    while rest:
+        name = rest.pop(0)
+        if name in ("--load", "--sudo-refused"):
+            pairs.append((name, ""))
+        elif name in known and rest:
+            pairs.append((name, rest.pop(0)))
+        else:
+            raise ValueError("unknown option or missing value: " + name)
+    return pairs
 
 
 def main(arguments, index):
     """Observe this machine and print the document. index: the module of each source."""
-    parser = argparse.ArgumentParser(prog="onecat-probe", description="Print the facts of this machine as JSON.")
-    parser.add_argument("--host", default="local", help="name of the host in the document")
-    parser.add_argument("--root", default="/", help="read /proc, /sys and /etc below this directory")
-    parser.add_argument("--timeout", type=float, default=10.0, help="seconds that each source may take")
-    parser.add_argument("--path", type=parse_path, action="append", default=[], help="PURPOSE=PATH to measure space of")
-    options = parser.parse_args(arguments)
-    document = {
-        "schema": SCHEMA,
-        "host": options.host,
-        "collected_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "user": user_name(),
-        "is_root": os.geteuid() == 0,
-    }
+    try:
+        pairs = parse(arguments)
+        options = dict(pairs)
+        timeout = float(options.get("--timeout", LIMIT_SECONDS))
+        paths = [tuple(value.split("=", 1)) for name, value in pairs if name == "--path"]
+        if any(len(each) != 2 or not each[1].startswith("/") for each in paths):
+            raise ValueError("--path wants PURPOSE=/ABSOLUTE/PATH")
+    except ValueError as error:
+        sys.stderr.write("onecat-probe: " + str(error) + "\n")
+        return 2
+    asked = {name: options.get("--" + name) for name in ("load", "smoke")}
+    machine = Machine(options.get("--root", "/"), timeout, paths, asked)
     sources = {name: loaded_late(module, name) for name, module in index.items()}
-    document.update(observe(Machine(options.root, options.timeout, options.path), sources))
-    json.dump(document, sys.stdout)
-    sys.stdout.write("\n")
+    document = {"schema": SCHEMA, "host": options.get("--host", "local"), "is_root": machine.is_root}
+    document.update(observe(machine, {name: sources[name] for name in sources if name not in asked}))
+    # What puts load on the machine runs last and alone: no other source sees it, and nothing lowers its figures.
+    for name in asked:
+        if asked[name] is not None and name in sources:
+            merge(document, observe(machine, {name: sources[name]}))
+    if "--sudo-refused" in options:
+        text = "sudo asks for a password or forbids it: observed without root"
+        document["notes"].append({"source": "sudo", "kind": "permission", "text": text})
+    now = time.time()
+    document["collected_at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+    document["unix_time"] = now
+    sys.stdout.write(json.dumps(document) + "\n")
     return 0
