@@ -1,4 +1,4 @@
-"""Where the data that ships with onecat lies: templates, profiles and patches.
+"""Where the data that ships with onecat lies: templates, profiles and patches; and templates filled with values.
 
 In a wheel they lie inside the package; in a checkout (also an editable install) at the top of the repository.
 """
@@ -6,6 +6,7 @@ In a wheel they lie inside the package; in a checkout (also an editable install)
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -16,3 +17,18 @@ def resource_directory(name: str) -> Path:
         if candidate.is_dir():
             return candidate
     raise FileNotFoundError(f"onecat's own directory {name}/ is missing beside {_PACKAGE}: reinstall onecat")
+
+
+def render_template(name: str, **values: Any) -> str:
+    """The template templates/`name` filled with `values`; a variable that is not given is an error."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(resource_directory("templates")),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - configuration files and scripts, not HTML
+    )
+    return environment.get_template(name).render(**values)

@@ -15,9 +15,9 @@ from pathlib import Path
 from onecat.config.schema import Deployment
 from onecat.deploy import processes
 from onecat.deploy.releases import reachable
-from onecat.deploy.templates import render
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import write_atomically
+from onecat.resources import render_template
 
 _MODULES_WITH_TEMPORARY_FILES = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 _QUIT_SECONDS = 10.0
@@ -80,7 +80,7 @@ def site_of(deployment: Deployment, host: str, port: int) -> Site:
 
 def render_site(site: Site, access_log: str) -> str:
     """The server block with its upstream, for nginx's http context."""
-    return render("nginx/site.conf.j2", site=site, access_log=access_log, errors=_ERRORS)
+    return render_template("nginx/site.conf.j2", site=site, access_log=access_log, errors=_ERRORS)
 
 
 def render_main(site: Site, worker_user: str | None, build_options: str) -> str:
@@ -95,7 +95,7 @@ def render_main(site: Site, worker_user: str | None, build_options: str) -> str:
         for module in _MODULES_WITH_TEMPORARY_FILES
         if f"--without-http_{module}_module" not in build_options
     )
-    return render("nginx/nginx.conf.j2", site=site, worker_user=worker_user, temporary_paths=paths)
+    return render_template("nginx/nginx.conf.j2", site=site, worker_user=worker_user, temporary_paths=paths)
 
 
 def find_nginx() -> str | None:

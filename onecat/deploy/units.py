@@ -13,7 +13,7 @@ from pathlib import Path
 from onecat.config.schema import Restart
 from onecat.deploy import health_gate, with_secret
 from onecat.deploy.container import STOP_SECONDS, ContainerSpec, run_argv
-from onecat.deploy.templates import render
+from onecat.resources import render_template
 
 # `docker stop` waits STOP_SECONDS before it kills; systemd waits a little longer than that.
 _STOP_MARGIN_SECONDS = 15
@@ -75,7 +75,7 @@ def native_unit(
         helper = str(Path(with_secret.__file__))
         start = [sys.executable, "-I", helper, "VLLM_API_KEY", secret_file, "--", *argv]
     path = f"{Path(argv[0]).parent}:/usr/local/bin:/usr/bin:/bin"
-    return render(
+    return render_template(
         "systemd/native.service.j2",
         deployment=deployment,
         number=number,
@@ -110,7 +110,7 @@ def container_unit(
         install_key = command_line(argv)
         spec = replace(spec, secret_file=copy)
     docker = shutil.which("docker") or "/usr/bin/docker"
-    return render(
+    return render_template(
         "systemd/container.service.j2",
         deployment=deployment,
         number=number,
