@@ -4,13 +4,24 @@
 # ruff: noqa: PTH100, PTH110, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
+import os
+
 from onecat.probe.agent.core import Unknown
+
+GPU_DEVICES = ("nvidia", "davinci")
 
 
 def selinux(machine, emit):
     enforce = machine.read_or_none("/sys/fs/selinux/enforce")
     if enforce in ("0", "1"):
-        emit(selinux={"mode": "enforcing" if enforce == "1" else "permissive"})
+        emit(
+            selinux={
+                "mode": "enforcing" if enforce == "1" else "permissive",
+                "policy": policy(machine),
+                "booleans": list(booleans(machine)),
+                "device_labels": list(device_labels(machine)),
+            }
+        )
     elif "selinuxfs" not in machine.read("/proc/filesystems"):
         # The kernel registers selinuxfs only when SELinux is switched on.
         emit(selinux={"mode": "disabled"})
@@ -18,4 +29,42 @@ def selinux(machine, emit):
         raise Unknown("absent", "the kernel has SELinux but /sys/fs/selinux is not visible here (inside a container?)")
 
 
-SOURCES = {"selinux": selinux}
+def policy(machine):
+    for line in (machine.read_or_none("/etc/selinux/config") or "").splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() == "SELINUXTYPE":
+            return value.strip()
+    return None
+
+
+def booleans(machine):
+    """The switches about containers; a file of selinuxfs holds the value now and the one to be committed."""
+    folder = "/sys/fs/selinux/booleans"
+    for name in machine.list(folder):
+        if name.startswith(("container_", "virt_sandbox_", "virt_use_")):
+            values = (machine.read_or_none(folder + "/" + name) or "").split()
+            if values:
+                yield [name, values[0] == "1"]
+
+
+def device_labels(machine):
+    for name in machine.list("/dev"):
+        if name.startswith(GPU_DEVICES):
+            try:
+                label = os.getxattr(machine.path("/dev/" + name), "security.selinux")
+            except OSError:
+                continue  # Without a label of its own, or gone meanwhile.
+            yield ["/dev/" + name, label.rstrip(b"\0").decode(errors="replace")]
+
+
+def apparmor(machine, emit):
+    restricted = machine.read_or_none("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+    emit(
+        apparmor={
+            "enabled": machine.read_or_none("/sys/module/apparmor/parameters/enabled") == "Y",
+            "user_namespaces_restricted": None if restricted is None else restricted == "1",
+        }
+    )
+
+
+SOURCES = {"selinux": selinux, "apparmor": apparmor}

@@ -10,8 +10,9 @@ import re
 
 def filesystems(machine, emit):
     mounts = read_mounts(machine)
-    places = [("tmp", os.environ.get("TMPDIR", "/tmp") if machine.is_running else "/tmp"), ("shm", "/dev/shm")]
-    for purpose, path in list(machine.paths) + places:
+    temporary = os.environ.get("TMPDIR") or "/tmp"
+    places = [("root", "/"), ("shm", "/dev/shm"), ("tmp", temporary if machine.is_running else "/tmp")]
+    for purpose, path in places + list(machine.paths):
         emit(doing="reading the free space of " + path)
         entry = filesystem(machine, purpose, path, mounts)
         if entry is not None:
