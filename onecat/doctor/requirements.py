@@ -94,3 +94,27 @@ def environment(context: Context) -> str | None:
     if context.facts.environment is not None:
         return None
     return context.why_absent("environment", "the environment variables are not known")
+
+
+def kernel_log(context: Context) -> str | None:
+    """The kernel log was read."""
+    if context.facts.kernel_events is not None:
+        return None
+    return context.why_absent("kernel_log", "the kernel log was not read (it may need root: --sudo)")
+
+
+def systemd_units(context: Context) -> str | None:
+    """The services that have to do with serving are known."""
+    if context.facts.systemd_units is not None:
+        return None
+    return context.why_absent("services", "the services are not known")
+
+
+def ascend(context: Context) -> str | None:
+    """There are Ascend NPUs."""
+    ascend = context.facts.ascend
+    if ascend is not None and (ascend.npus or ascend.pci_devices or ascend.npu_smi_version):
+        return None
+    if ascend is None and context.profile is not None and context.profile.hardware.accelerator == "ascend":
+        return context.why_absent("ascend", "no Ascend facts were collected")
+    return "there is no Ascend NPU"
