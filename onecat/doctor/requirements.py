@@ -97,10 +97,10 @@ def environment(context: Context) -> str | None:
 
 
 def kernel_log(context: Context) -> str | None:
-    """The kernel log was read."""
+    """The kernel log could be read."""
     if context.facts.kernel_events is not None:
         return None
-    return context.why_absent("kernel_log", "the kernel log was not read (it may need root: --sudo)")
+    return context.why_absent("kernel-log", "the kernel log was not read (reading it often needs root: --sudo)")
 
 
 def systemd_units(context: Context) -> str | None:
