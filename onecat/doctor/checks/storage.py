@@ -1,4 +1,4 @@
-"""Disk space and shared memory."""
+"""Disk space."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.registry import Verdict, check
-from onecat.doctor.units import GIB, MIB, gibibytes
+from onecat.doctor.units import GIB, gibibytes
 from onecat.facts import Filesystem
 
 LEAST_INODES = 60_000
 """A Python environment with vLLM and torch holds about 40 000 files."""
+NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "glusterfs", "9p", "beegfs", "gpfs")
 
 
 def _places(context: Context) -> dict[str, Filesystem | None]:
@@ -84,38 +85,26 @@ def disk_inodes(context: Context) -> Iterator[Verdict]:
 
 
 @check(
-    "shm.size",
-    title="/dev/shm has room for what the server's processes share",
-    why="The processes of a native server exchange data through /dev/shm; when it is full they die of SIGBUS.",
-    fix=("sudo mount -o remount,size=1G /dev/shm", "in a container: start it with --shm-size 1g"),
-    source=("https://docs.vllm.ai/en/latest/deployment/docker/",),
-    requires=(requirements.native_possible,),
+    "disk.model",
+    title="The model is read from a disk of this host",
+    why="Loading reads every byte of the weights once: over a network that takes as long as the network needs for "
+    "them, at every start.",
+    fix=("copy the model to a local disk, and name that directory",),
+    source=("https://docs.vllm.ai/en/v0.6.4.post1/getting_started/debugging.html",),
 )
-def shm_size(context: Context) -> Iterator[Verdict]:
-    """Free space of the host's /dev/shm against the profile. A container gets its own, of the plan's size."""
-    assert context.profile is not None
-    shm, needed = context.facts.filesystem("shm"), context.profile.doctor.shm_mib
-    if shm is None or not needed:
-        reason = "/dev/shm was not found" if needed else f"the profile {context.profile.name} names no least size"
+def disk_model(context: Context) -> Iterator[Verdict]:
+    """The kind of file system below the path of the model."""
+    place = context.facts.filesystem("model")
+    if place is None or place.kind is None:
+        reason = "no model was named (--model)" if place is None else "the kind of its file system is not known"
         yield Verdict("skip", f"Not checked: {reason}")
-        return
-    evidence = (f"/dev/shm: {shm.available // MIB} MiB free of {shm.total // MIB} MiB, needed: {needed} MiB",)
-    if shm.available >= needed * MIB:
-        yield Verdict("pass", f"/dev/shm has {gibibytes(shm.available)} free", evidence=evidence)
-    elif shm.total >= needed * MIB:
+    elif place.kind in NETWORK_FILE_SYSTEMS or place.kind.startswith("fuse."):
         yield Verdict(
-            "fail",
-            f"/dev/shm has {shm.available // MIB} MiB free, the engine needs {needed} MiB",
-            evidence=evidence,
-            fix=("see what fills it: ls -l /dev/shm", "remove what ended programs have left there"),
+            "info",
+            f"The model lies on {place.kind}, which is as fast as the network",
+            place.path,
+            (f"{place.path}: {place.kind}",),
+            fix=("if loading takes too long: copy the model to a local disk, and name that directory",),
         )
     else:
-        yield Verdict(
-            "fail",
-            f"/dev/shm has {shm.total // MIB} MiB, the engine needs {needed} MiB",
-            evidence=evidence,
-            fix=(
-                "sudo mount -o remount,size=1G /dev/shm",
-                "in a container: start it with --shm-size 1g",
-            ),
-        )
+        yield Verdict("pass", f"The model lies on {place.kind}", place.path, (f"{place.path}: {place.kind}",))

@@ -1,4 +1,4 @@
-"""Operating system, processor and memory."""
+"""The operating system: what it is, and what ready-made engines need of it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
+from onecat.doctor.packages import install
 from onecat.doctor.registry import Verdict, check
-from onecat.doctor.units import GIB, gibibytes, version_key
+from onecat.doctor.units import version_key
 from onecat.knowledge.hardware import engine_build
+from onecat.knowledge.systems import end_of_life
 
 MACHINES = ("x86_64", "aarch64")
-SOLD_TO_SEEN = 0.9
-"""A machine sold with 32 GB shows less: the firmware and the kernel keep some."""
+LEAST_KERNEL = "3.10"
+"""The oldest kernel that Docker runs on (https://docs.docker.com/engine/install/binaries/)."""
 
 
 @check(
@@ -23,13 +25,23 @@ SOLD_TO_SEEN = 0.9
     source=("https://docs.vllm.ai/en/latest/getting_started/installation/",),
 )
 def os_architecture(context: Context) -> Iterator[Verdict]:
-    """The machine name of the kernel (uname -m)."""
+    """The machine name of the kernel (uname -m), against what the engine of the profile is built for."""
     system = context.facts.operating_system
     if system is None or system.architecture is None:
         yield Verdict("skip", f"Not checked: {context.why_absent('os', 'the architecture is not known')}")
         return
     evidence = (f"uname -m: {system.architecture}",)
-    if system.architecture in MACHINES:
+    engine = context.profile.engine if context.profile else None
+    build = engine_build(engine.name, engine.version) if engine else None
+    if build is not None and build.machine != system.architecture:
+        yield Verdict(
+            "fail",
+            f"{build.engine} {build.version} is built for {build.machine}, this host is {system.architecture}",
+            evidence=evidence,
+            fix=(f"use a {build.machine} host", "or a profile whose engine is built for this one: onecat profile list"),
+            source=build.source,
+        )
+    elif system.architecture in MACHINES:
         yield Verdict("pass", f"{system.architecture} is supported", evidence=evidence)
     else:
         yield Verdict(
@@ -98,81 +110,104 @@ def os_libraries(context: Context) -> Iterator[Verdict]:
             f"The system library {library.file} is missing",
             library.file,
             (f"the loader does not find {library.file}",),
-            fix=(
-                f"Debian, Ubuntu: sudo apt-get install {library.debian}",
-                f"RHEL, Fedora: sudo dnf install {library.redhat}",
-            ),
+            fix=install(context.facts.operating_system, debian=library.debian, redhat=library.redhat),
         )
 
 
 @check(
-    "cpu.instruction-sets",
-    title="The processor has the instruction sets that the engine was built with",
-    why='A program that meets an instruction the processor lacks dies of SIGILL ("Illegal instruction").',
-    fix=("in a virtual machine: give it the host's processor model (QEMU: -cpu host)", "otherwise use another host"),
-    source=("https://docs.vllm.ai/en/latest/getting_started/installation/cpu/",),
-    requires=(requirements.profile,),
+    "os.kernel",
+    title="The kernel is new enough for containers",
+    why="Docker needs Linux 3.10; on anything older its daemon does not start.",
+    fix=("install a newer release of the system",),
+    source=("https://docs.docker.com/engine/install/binaries/",),
+    requires=(requirements.container_possible,),
 )
-def cpu_instruction_sets(context: Context) -> Iterator[Verdict]:
-    """The flags of /proc/cpuinfo against those that the profile names."""
-    assert context.profile is not None
-    needed = context.profile.doctor.cpu_flags
-    if not needed:
-        yield Verdict("skip", f"Not checked: the profile {context.profile.name} needs none in particular")
-        return
-    cpu = context.facts.cpu
-    if cpu is None or not cpu.flags:
-        yield Verdict("skip", f"Not checked: {context.why_absent('cpu', 'the flags are not known')}")
-        return
-    missing = [flag for flag in needed if flag not in cpu.flags]
-    if missing:
+def os_kernel(context: Context) -> Iterator[Verdict]:
+    """The version of the running kernel (uname -r)."""
+    system = context.facts.operating_system
+    version = version_key(system.kernel or "") if system else ()
+    if system is None or not version:
+        yield Verdict("skip", f"Not checked: {context.why_absent('os', 'the version of the kernel is not known')}")
+    elif version >= version_key(LEAST_KERNEL):
+        yield Verdict("pass", f"Linux {system.kernel}", evidence=(f"needed: {LEAST_KERNEL}",))
+    else:
         yield Verdict(
             "fail",
-            f"The processor lacks {', '.join(missing)}",
-            evidence=(f"{cpu.model or 'processor'}: no {', '.join(missing)} in /proc/cpuinfo",),
-            fix=(
-                "in a virtual machine: give it the host's processor model (QEMU: -cpu host)",
-                "otherwise use another host",
-            ),
+            f"Linux {system.kernel} is too old for Docker, which needs {LEAST_KERNEL}",
+            evidence=(f"uname -r: {system.kernel}",),
+            fix=("install a newer release of the system",),
         )
-    else:
-        yield Verdict("pass", f"The processor has {', '.join(needed)}", evidence=(cpu.model or "/proc/cpuinfo",))
 
 
 @check(
-    "memory.total",
-    title="The host has enough memory",
-    why="The engine, its workers and the page cache that holds the weights while they load need it; too little ends in "
-    "the kernel killing the server.",
-    fix=("give the host more memory", "or raise the limit of the control group or container that onecat runs in"),
-    source=("https://docs.vllm.ai/en/latest/getting_started/installation/",),
-    requires=(requirements.profile,),
+    "os.release",
+    title="The system still gets updates",
+    why="After its end of life a release gets no security fixes, and makers of drivers and of Docker stop building for "
+    "it.",
+    fix=("plan the move to a release that is still maintained",),
+    source=("https://github.com/docker/docker-install/pull/435",),
 )
-def memory_total(context: Context) -> Iterator[Verdict]:
-    """MemTotal of /proc/meminfo, or the limit of our control group when that is lower, against the profile."""
-    assert context.profile is not None
-    memory = context.facts.memory
-    needed = context.profile.doctor.memory_gib
-    if memory is None or memory.total is None:
-        yield Verdict("skip", f"Not checked: {context.why_absent('memory', 'the memory size is not known')}")
+def os_release(context: Context) -> Iterator[Verdict]:
+    """ID and VERSION_ID of os-release, against the releases whose end of life is known, on the day of the probe."""
+    system, today = context.facts.operating_system, context.facts.collected_at
+    if system is None or not system.id or not system.version_id:
+        yield Verdict("skip", f"Not checked: {context.why_absent('os', 'the release of the system is not known')}")
         return
-    usable = min(memory.total, memory.cgroup_limit or memory.total)
-    evidence = [f"total: {gibibytes(memory.total)}", f"needed: {needed:g} GiB"]
-    if memory.cgroup_limit is not None and memory.cgroup_limit < memory.total:
-        evidence.insert(1, f"limit of the control group: {gibibytes(memory.cgroup_limit)}")
-    if usable >= needed * GIB * SOLD_TO_SEEN:
-        yield Verdict("pass", f"{gibibytes(usable)} of memory", evidence=tuple(evidence))
-    elif usable < memory.total:
-        yield Verdict(
-            "fail",
-            f"A control group limits memory to {gibibytes(usable)}, {needed:g} GiB are needed",
-            evidence=tuple(evidence),
-            fix=("raise the memory limit of the container or unit that onecat runs in",),
-        )
+    name = system.pretty_name or f"{system.id} {system.version_id}"
+    ended = end_of_life(system.id, system.version_id)
+    if ended is None:
+        yield Verdict("pass", f"{name}: no end of life is known", evidence=(name,))
+    elif today is None:
+        yield Verdict("skip", "Not checked: when these facts were collected is not known")
+    elif today[:7] <= ended.month:
+        yield Verdict("pass", f"{name} gets updates until {ended.month}", evidence=(name,), source=ended.source)
     else:
         yield Verdict(
-            "fail",
-            f"{gibibytes(usable)} of memory, {needed:g} GiB are needed",
-            evidence=tuple(evidence),
-            fix=("give the host more memory",),
+            "info",
+            f"{name} has had no free updates since {ended.month}",
+            evidence=(name,),
+            fix=("plan the move to a release that is still maintained",),
+            source=ended.source,
+        )
+
+
+@check(
+    "os.virtualization",
+    title="The system runs on the machine itself",
+    why="In a virtual machine the hypervisor decides what the guest sees: GPUs come by passthrough, topology and "
+    "processor flags may be hidden, and peer-to-peer between GPUs may not work.",
+    fix=(
+        "pass the whole GPU through to the guest (VFIO), with its NVSwitches where it has any",
+        "give the guest the host's processor model (QEMU: -cpu host) and memory that is not overcommitted",
+    ),
+    source=(
+        "https://man.archlinux.org/man/systemd-detect-virt.1",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+    ),
+)
+def os_virtualization(context: Context) -> Iterator[Verdict]:
+    """What systemd-detect-virt says of the machine, and whether the probe ran in a container."""
+    system = context.facts.operating_system
+    if system is None or (system.virtualization is None and not system.container):
+        yield Verdict(
+            "skip", f"Not checked: {context.why_absent('os', 'whether this is a virtual machine is not known')}"
+        )
+        return
+    if system.container:
+        yield Verdict(
+            "info",
+            "These facts are those that a container sees",
+            evidence=("the probe ran in a container: devices, limits and /dev/shm are the container's own",),
+            fix=("to judge the host itself, run onecat on it",),
+        )
+    elif system.virtualization == "none":
+        yield Verdict("pass", "The system runs on the machine itself")
+    else:
+        guest = f"This is a virtual machine ({system.virtualization})"
+        missing = context.wants_gpus and not context.has_nvidia_hardware and context.facts.nvidia is not None
+        yield Verdict(
+            "info",
+            f"{guest}, and no GPU is passed through to it" if missing else guest,
+            evidence=(f"systemd-detect-virt: {system.virtualization}",),
+            fix=("pass the whole GPU through to the guest (VFIO)",) if missing else (),
         )

@@ -1,0 +1,43 @@
+"""Programs that cannot go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onecat.doctor import requirements
+from onecat.doctor.context import Context
+from onecat.doctor.registry import Verdict, check
+from onecat.doctor.units import counted
+
+HUNG_TASKS = "https://github.com/torvalds/linux/blob/master/kernel/hung_task.c"
+
+
+@check(
+    "os.hung-tasks",
+    title="No program hangs in the kernel",
+    why="The kernel reports programs that have waited two minutes for a device without a break: a dead disk, a lost "
+    "network mount, or a driver that no longer answers. They cannot be killed.",
+    fix=(
+        "see where they wait: sudo dmesg -T | grep -A12 'blocked for more than'",
+        "put the device or mount in order that they wait for; a restart of the host ends them",
+    ),
+    source=(HUNG_TASKS,),
+    requires=(requirements.kernel_log,),
+)
+def os_hung_tasks(context: Context) -> Iterator[Verdict]:
+    """Lines of the kernel log about blocked tasks, by the program that waits."""
+    events = [each for each in context.facts.kernel_events or () if each.kind == "hung-task"]
+    if not events:
+        yield Verdict("pass", "The kernel log tells of no hanging program")
+    for event in events:
+        name = event.process or "a program"
+        yield Verdict(
+            "warn",
+            f"{name} has hung in the kernel ({counted(event.count, 'report')})",
+            name,
+            (event.text,),
+            fix=(
+                "see where it waits: sudo dmesg -T | grep -A12 'blocked for more than'",
+                "put the device or mount in order that it waits for; a restart of the host ends it",
+            ),
+        )
