@@ -5,15 +5,9 @@
  * whole library or for one device) maps a function name, or "*", to the error code that it returns; "hang" lists
  * functions that never return. See hosts/ for the form. Structure layouts follow pynvml's ctypes declarations.
  */
-#include <ctype.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "description.h"
 
 typedef int nvmlReturn_t;
-typedef unsigned int u32;
-typedef unsigned long long u64;
 
 enum {
     SUCCESS = 0,
@@ -27,121 +21,9 @@ enum {
     UNKNOWN = 999,
 };
 
-/* ---- JSON: objects and arrays are linked lists of values; true, false and numbers are numbers ---- */
-
-typedef struct Value {
-    enum { NOTHING, NUMBER, STRING, ARRAY, OBJECT } kind;
-    char *key;
-    u64 number;
-    char *text;
-    struct Value *first, *next;
-} Value;
-
-static const char *cursor;
-
-static void refuse(const char *what) {
-    fprintf(stderr, "fake NVML: %s at: %.40s\n", what, cursor);
-    abort();
-}
-
-static void skip_space(void) {
-    while (isspace((unsigned char)*cursor)) cursor++;
-}
-
-static char *parse_string(void) {
-    const char *end = strchr(++cursor, '"');
-    if (!end || memchr(cursor, '\\', end - cursor)) refuse("a string without escapes was expected");
-    char *text = strndup(cursor, end - cursor);
-    cursor = end + 1;
-    return text;
-}
-
-static Value *parse(void);
-
-static Value *parse_members(char closing) {
-    Value *first = NULL, **last = &first;
-    cursor++;
-    for (skip_space(); *cursor != closing; skip_space()) {
-        char *key = NULL;
-        if (closing == '}') {
-            if (*cursor != '"') refuse("a key was expected");
-            key = parse_string();
-            skip_space();
-            if (*cursor++ != ':') refuse("a colon was expected");
-        }
-        *last = parse();
-        (*last)->key = key;
-        last = &(*last)->next;
-        skip_space();
-        if (*cursor == ',') cursor++;
-        else if (*cursor != closing) refuse("a comma was expected");
-    }
-    cursor++;
-    return first;
-}
-
-static Value *parse(void) {
-    static const struct { const char *word; int kind; u64 number; } words[] = {
-        {"true", NUMBER, 1}, {"false", NUMBER, 0}, {"null", NOTHING, 0}};
-    Value *value = calloc(1, sizeof *value);
-    skip_space();
-    if (*cursor == '{') {
-        value->kind = OBJECT;
-        value->first = parse_members('}');
-    } else if (*cursor == '[') {
-        value->kind = ARRAY;
-        value->first = parse_members(']');
-    } else if (*cursor == '"') {
-        value->kind = STRING;
-        value->text = parse_string();
-    } else if (isdigit((unsigned char)*cursor)) {
-        char *end;
-        value->kind = NUMBER;
-        value->number = strtoull(cursor, &end, 10);
-        cursor = end;
-    } else {
-        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-            if (!strncmp(cursor, words[i].word, strlen(words[i].word))) {
-                value->kind = words[i].kind;
-                value->number = words[i].number;
-                cursor += strlen(words[i].word);
-                return value;
-            }
-        refuse("a value was expected");
-    }
-    return value;
-}
-
-static Value *member(const Value *object, const char *key) {
-    for (Value *each = object ? object->first : NULL; each; each = each->next)
-        if (each->key && !strcmp(each->key, key)) return each->kind == NOTHING ? NULL : each;
-    return NULL;
-}
-
-static Value *item(const Value *array, u32 index) {
-    Value *each = array ? array->first : NULL;
-    while (each && index--) each = each->next;
-    return each;
-}
-
-static u32 length(const Value *array) {
-    u32 count = 0;
-    for (Value *each = array ? array->first : NULL; each; each = each->next) count++;
-    return count;
-}
-
 /* ---- state, injected errors and hangs ---- */
 
 static Value *host;
-
-static nvmlReturn_t injected(const Value *place, const char *function) {
-    for (Value *each = member(place, "hang") ? member(place, "hang")->first : NULL; each; each = each->next)
-        if (!strcmp(each->text, function))
-            for (;;) pause();
-    Value *error = member(member(place, "errors"), function);
-    if (!error) error = member(member(place, "errors"), "*");
-    return error ? (nvmlReturn_t)error->number : SUCCESS;
-}
 
 static nvmlReturn_t enter(const Value *device, const char *function) {
     if (!host) return UNINITIALIZED;
@@ -154,6 +36,14 @@ static nvmlReturn_t enter(const Value *device, const char *function) {
         nvmlReturn_t error_ = enter(device, __func__);   \
         if (error_) return error_;                       \
     } while (0)
+
+/* What a device shows: "under_load" of it while fake_cuda.c copies to it in this process, itself otherwise. */
+static const Value *shown(const Value *device, const char *key) {
+    const char *busy = getenv("FAKE_CUDA_BUSY");
+    Value *bus_id = member(device, "bus_id");
+    Value *loaded = member(device, "under_load");
+    return busy && bus_id && !strcasecmp(busy, bus_id->text) && member(loaded, key) ? loaded : device;
+}
 
 static nvmlReturn_t give_u32(const Value *value, u32 *out) {
     if (!out) return INVALID_ARGUMENT;
@@ -185,15 +75,8 @@ static nvmlReturn_t give_pair(const Value *array, u32 *first, u32 *second) {
 
 nvmlReturn_t nvmlInitWithFlags(u32 flags) {
     (void)flags;
-    const char *path = getenv("FAKE_NVML_JSON");
-    FILE *file = path ? fopen(path, "r") : NULL;
-    if (!file) return DRIVER_NOT_LOADED;
-    char *text = calloc(1, 1 << 20);
-    if (!fread(text, 1, (1 << 20) - 1, file)) return UNKNOWN;
-    fclose(file);
-    cursor = text;
-    Value *document = parse();
-    free(text);
+    Value *document = read_description();
+    if (!document) return DRIVER_NOT_LOADED;
     nvmlReturn_t error = injected(document, "nvmlInit");
     if (!error) host = document;
     return error;
@@ -297,11 +180,24 @@ NUMBER_GETTER(nvmlDeviceGetEnforcedPowerLimit, "power_limit_mw")
 NUMBER_GETTER(nvmlDeviceGetPowerManagementDefaultLimit, "power_limit_default_mw")
 NUMBER_GETTER(nvmlDeviceGetArchitecture, "architecture")
 NUMBER_GETTER(nvmlDeviceGetBrand, "brand")
+NUMBER_GETTER(nvmlDeviceGetVirtualizationMode, "virtualization_mode")
+NUMBER_GETTER(nvmlDeviceGetMaxMigDeviceCount, "mig_devices_max")
+
+nvmlReturn_t nvmlDeviceGetGspFirmwareVersion(Value *device, char *version) {
+    ENTER(device);
+    return give_text(member(device, "gsp_firmware_version"), version, 64);
+}
+
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(Value *device, u32 index, Value **mig_device) {
+    ENTER(device);
+    *mig_device = item(member(device, "mig_devices"), index);
+    return *mig_device ? SUCCESS : NOT_FOUND;
+}
 
 #define PCIE_GETTER(function, key)                                     \
     nvmlReturn_t function(Value *device, u32 *number) {                \
         ENTER(device);                                                 \
-        return give_u32(member(member(device, "pcie"), key), number);  \
+        return give_u32(member(member(shown(device, "pcie"), "pcie"), key), number);  \
     }
 PCIE_GETTER(nvmlDeviceGetCurrPcieLinkGeneration, "generation")
 PCIE_GETTER(nvmlDeviceGetMaxPcieLinkGeneration, "generation_max")
@@ -323,17 +219,21 @@ typedef struct {
     char bus_id[32];
 } PciInfo;
 
-nvmlReturn_t nvmlDeviceGetPciInfo_v3(Value *device, PciInfo *info) {
-    ENTER(device);
-    Value *bus_id = member(device, "bus_id");
+static nvmlReturn_t give_pci_info(const Value *bus_id, PciInfo *info) {
     memset(info, 0, sizeof *info);
     if (!bus_id || sscanf(bus_id->text, "%x:%x:%x", &info->domain, &info->bus, &info->device) != 3) return UNKNOWN;
     snprintf(info->bus_id, sizeof info->bus_id, "%08X:%02X:%02X.0", info->domain, info->bus, info->device);
     snprintf(info->bus_id_legacy, sizeof info->bus_id_legacy, "%04X:%02X:%02X.0", info->domain & 0xffff,
              info->bus & 0xff, info->device & 0xff);
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v3(Value *device, PciInfo *info) {
+    ENTER(device);
+    nvmlReturn_t result = give_pci_info(member(device, "bus_id"), info);
     give_u32(member(device, "pci_device_id"), &info->pci_device_id);
     give_u32(member(device, "pci_subsystem_id"), &info->pci_subsystem_id);
-    return SUCCESS;
+    return result;
 }
 
 static nvmlReturn_t memory_sizes(const Value *device, u64 *total, u64 *reserved, u64 *used) {
@@ -400,6 +300,13 @@ nvmlReturn_t nvmlDeviceGetTemperatureV(Value *device, TemperatureV1 *info) {
     ENTER(device);
     if (info->version != (sizeof *info | 1 << 24)) return ARGUMENT_VERSION_MISMATCH;
     return info->sensor ? INVALID_ARGUMENT : give_u32(member(device, "temperature"), (u32 *)&info->temperature);
+}
+
+nvmlReturn_t nvmlDeviceGetTemperatureThreshold(Value *device, u32 type, u32 *temperature) {
+    static const char *const names[] = {"shutdown", "slowdown", "memory_max", "gpu_max"};
+    ENTER(device);
+    if (type > 3) return INVALID_ARGUMENT;
+    return give_u32(member(member(device, "temperature_thresholds"), names[type]), temperature);
 }
 
 nvmlReturn_t nvmlDeviceGetMigMode(Value *device, u32 *current, u32 *pending) {
@@ -471,20 +378,32 @@ nvmlReturn_t nvmlDeviceGetMaxClockInfo(Value *device, u32 type, u32 *clock) {
     return type > 3 ? INVALID_ARGUMENT : give_u32(member(member(device, "clocks_max"), clock_names[type]), clock);
 }
 
+nvmlReturn_t nvmlDeviceGetApplicationsClock(Value *device, u32 type, u32 *clock) {
+    ENTER(device);
+    return type > 3 ? INVALID_ARGUMENT
+                    : give_u32(member(member(device, "clocks_application"), clock_names[type]), clock);
+}
+
+nvmlReturn_t nvmlDeviceGetDefaultApplicationsClock(Value *device, u32 type, u32 *clock) {
+    ENTER(device);
+    return type > 3 ? INVALID_ARGUMENT
+                    : give_u32(member(member(device, "clocks_application_default"), clock_names[type]), clock);
+}
+
 nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(Value *device, u64 *reasons) {
     ENTER(device);
-    return give_u64(member(device, "event_reasons"), reasons);
+    return give_u64(member(shown(device, "event_reasons"), "event_reasons"), reasons);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(Value *device, u64 *reasons) {
     ENTER(device);
-    return give_u64(member(device, "event_reasons"), reasons);
+    return give_u64(member(shown(device, "event_reasons"), "event_reasons"), reasons);
 }
 
 typedef struct { u32 pid; u64 used; u32 gpu_instance, compute_instance; } ProcessInfo;
 
-static nvmlReturn_t processes(const Value *device, u32 *count, ProcessInfo *infos) {
-    Value *running = member(device, "processes");
+static nvmlReturn_t processes(const Value *device, const char *kind, u32 *count, ProcessInfo *infos) {
+    Value *running = member(device, kind);
     if (!running) return NOT_SUPPORTED;
     u32 room = *count;
     *count = length(running);
@@ -498,12 +417,134 @@ static nvmlReturn_t processes(const Value *device, u32 *count, ProcessInfo *info
     return SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(Value *device, u32 *count, ProcessInfo *infos) {
-    ENTER(device);
-    return processes(device, count, infos);
+#define PROCESS_GETTER(function, key)                                            \
+    nvmlReturn_t function(Value *device, u32 *count, ProcessInfo *infos) {       \
+        ENTER(device);                                                           \
+        return processes(device, key, count, infos);                             \
+    }
+PROCESS_GETTER(nvmlDeviceGetComputeRunningProcesses_v2, "processes")
+PROCESS_GETTER(nvmlDeviceGetComputeRunningProcesses_v3, "processes")
+PROCESS_GETTER(nvmlDeviceGetGraphicsRunningProcesses_v2, "graphics_processes")
+PROCESS_GETTER(nvmlDeviceGetGraphicsRunningProcesses_v3, "graphics_processes")
+PROCESS_GETTER(nvmlDeviceGetMPSComputeRunningProcesses_v2, "mps_processes")
+PROCESS_GETTER(nvmlDeviceGetMPSComputeRunningProcesses_v3, "mps_processes")
+
+/* ---- NVLink, the NVSwitch fabric and pairs of devices ---- */
+
+static nvmlReturn_t nvlink(const Value *device, u32 link, const Value **found) {
+    Value *links = member(device, "nvlinks");
+    if (!links) return NOT_SUPPORTED;
+    *found = item(links, link);
+    return *found ? SUCCESS : INVALID_ARGUMENT;
 }
 
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(Value *device, u32 *count, ProcessInfo *infos) {
+static nvmlReturn_t of_nvlink(const Value *device, u32 link, const char *key, u32 *number) {
+    const Value *found = NULL;
+    nvmlReturn_t result = nvlink(device, link, &found);
+    return result ? result : give_u32(member(found, key), number);
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkState(Value *device, u32 link, u32 *active) {
     ENTER(device);
-    return processes(device, count, infos);
+    return of_nvlink(device, link, "active", active);
+}
+
+/* 0: switched to another GPU, 1: to an NPU, 2: to an NVSwitch. */
+nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(Value *device, u32 link, u32 *type) {
+    ENTER(device);
+    return of_nvlink(device, link, "remote_type", type);
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(Value *device, u32 link, u32 counter, u64 *count) {
+    static const char *const names[] = {"replay_errors", "recovery_errors", "crc_errors"};
+    const Value *found = NULL;
+    ENTER(device);
+    if (counter > 2) return INVALID_ARGUMENT;
+    nvmlReturn_t result = nvlink(device, link, &found);
+    return result ? result : give_u64(member(found, names[counter]), count);
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(Value *device, u32 link, PciInfo *info) {
+    const Value *found = NULL;
+    ENTER(device);
+    nvmlReturn_t result = nvlink(device, link, &found);
+    if (result) return result;
+    return member(found, "remote_bus_id") ? give_pci_info(member(found, "remote_bus_id"), info) : NOT_SUPPORTED;
+}
+
+typedef struct {
+    u32 field, scope;
+    long long timestamp, latency;
+    u32 type;
+    nvmlReturn_t result;
+    union { double d; u32 ui; u64 ull; } value;
+} FieldValue;
+
+enum { MEMORY_TEMPERATURE = 82, NVLINK_SPEED_L0 = 84, NVLINK_SPEED_L5 = 89, NVLINK_SPEED = 164, TYPE_UNSIGNED = 1 };
+
+nvmlReturn_t nvmlDeviceGetFieldValues(Value *device, int count, FieldValue *values) {
+    ENTER(device);
+    for (int i = 0; i < count; i++) {
+        FieldValue *each = &values[i];
+        each->type = TYPE_UNSIGNED;
+        if (each->field == MEMORY_TEMPERATURE)
+            each->result = give_u32(member(device, "temperature_memory"), &each->value.ui);
+        else if (each->field >= NVLINK_SPEED_L0 && each->field <= NVLINK_SPEED_L5)
+            each->result = of_nvlink(device, each->field - NVLINK_SPEED_L0, "speed_mbps", &each->value.ui);
+        else if (each->field == NVLINK_SPEED && !member(host, "nvlink_speed_by_number_only"))
+            each->result = of_nvlink(device, each->scope, "speed_mbps", &each->value.ui);
+        else
+            each->result = NOT_SUPPORTED;
+    }
+    return SUCCESS;
+}
+
+typedef struct { unsigned char cluster[16]; nvmlReturn_t status; u32 clique, state; } FabricInfo;
+
+nvmlReturn_t nvmlDeviceGetGpuFabricInfo(Value *device, FabricInfo *info) {
+    ENTER(device);
+    Value *fabric = member(device, "fabric");
+    memset(info, 0, sizeof *info);
+    give_u32(member(fabric, "status"), (u32 *)&info->status);
+    return give_u32(member(fabric, "state"), &info->state);
+}
+
+typedef struct { u32 version; unsigned char cluster[16]; nvmlReturn_t status; u32 clique, state, health; } FabricInfoV2;
+
+nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(Value *device, FabricInfoV2 *info) {
+    ENTER(device);
+    Value *fabric = member(device, "fabric");
+    if (info->version != (sizeof *info | 2 << 24)) return ARGUMENT_VERSION_MISMATCH;
+    give_u32(member(fabric, "status"), (u32 *)&info->status);
+    return give_u32(member(fabric, "state"), &info->state);
+}
+
+static u32 index_of(const Value *device) {
+    u32 index = 0;
+    for (Value *each = item(member(host, "devices"), 0); each && each != device; each = each->next) index++;
+    return index;
+}
+
+/* The entry of "pairs" for two devices: the first whose "devices" are these, or that has none. */
+static const Value *pair_of(const Value *one, const Value *other) {
+    u32 a = index_of(one), b = index_of(other);
+    for (Value *each = item(member(host, "pairs"), 0); each; each = each->next) {
+        u32 first, second;
+        if (give_pair(member(each, "devices"), &first, &second)) return each;
+        if ((first == a && second == b) || (first == b && second == a)) return each;
+    }
+    return NULL;
+}
+
+nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(Value *one, Value *other, u32 *level) {
+    ENTER(one);
+    ENTER(other);
+    return give_u32(member(pair_of(one, other), "ancestor"), level);
+}
+
+nvmlReturn_t nvmlDeviceGetP2PStatus(Value *one, Value *other, u32 capability, u32 *status) {
+    static const char *const names[] = {"read", "write", "nvlink"};
+    ENTER(one);
+    ENTER(other);
+    return capability > 2 ? INVALID_ARGUMENT : give_u32(member(pair_of(one, other), names[capability]), status);
 }
