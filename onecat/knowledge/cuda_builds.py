@@ -36,7 +36,9 @@ class TorchBuild:
 
 def image_build(reference: str) -> ImageBuild | None:
     """The build of an image such as vllm/vllm-openai:v0.27.1; None for tags that are not plain release numbers."""
-    found = re.fullmatch(r"(?:docker\.io/)?(?P<repository>[^:@]+):v?(?P<version>\d+\.\d+\.\d+)(?:\.post\d+)?", reference)
+    found = re.fullmatch(
+        r"(?:docker\.io/)?(?P<repository>[^:@]+):v?(?P<version>\d+\.\d+\.\d+)(?:\.post\d+)?", reference
+    )
     if found is None:
         return None
     version = _key(found["version"])

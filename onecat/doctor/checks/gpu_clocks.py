@@ -8,6 +8,7 @@ from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.hardware import place, subject
 from onecat.doctor.registry import Verdict, check
+from onecat.facts import Gpu
 from onecat.knowledge.hardware import gpu_model
 
 EVENTS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"
@@ -26,25 +27,33 @@ _MILD_EVENTS = {0x20: "slowed down by heat (software)", 0x8: "slowed down by the
     requires=(requirements.gpus,),
 )
 def gpu_slowdown(context: Context) -> Iterator[Verdict]:
-    """NVML's clock event reasons. Idle, set clocks and the power limit at full load are no fault."""
+    """NVML's clock event reasons, now and while the link was measured (--load).
+
+    Idle, set clocks and the power limit at full load are no fault.
+    """
     for gpu in context.gpus:
-        reasons = gpu.event_reasons
-        if reasons is None:
-            yield Verdict("skip", "Not checked: the clock event reasons are not known", subject(gpu))
-            continue
-        severe = [text for bit, text in _SEVERE_EVENTS.items() if reasons & bit]
-        mild = [text for bit, text in _MILD_EVENTS.items() if reasons & bit]
-        if not severe and not mild:
-            yield Verdict("pass", "Nothing slows it down", subject(gpu), (f"event reasons: {reasons:#x}",))
-            continue
-        temperature = f", {gpu.temperature_celsius} °C" if gpu.temperature_celsius is not None else ""
-        yield Verdict(
-            "fail" if severe else "warn",
-            f"The GPU is {' and '.join(severe or mild)}",
-            subject(gpu),
-            (f"{place(gpu)}: event reasons {reasons:#x}{temperature}",),
-            fix=("check fans and airflow", "check the power cables", f"nvidia-smi -q -d PERFORMANCE -i {gpu.index}"),
-        )
+        yield _slowdown(gpu, gpu.event_reasons, "")
+        for load in context.nvidia.loads:
+            if load.gpu == gpu.index and load.event_reasons is not None:
+                yield _slowdown(gpu, load.event_reasons, " under load")
+
+
+def _slowdown(gpu: Gpu, reasons: int | None, when: str) -> Verdict:
+    name = f"{subject(gpu)}{when}"
+    if reasons is None:
+        return Verdict("skip", "Not checked: the clock event reasons are not known", name)
+    severe = [text for bit, text in _SEVERE_EVENTS.items() if reasons & bit]
+    mild = [text for bit, text in _MILD_EVENTS.items() if reasons & bit]
+    if not severe and not mild:
+        return Verdict("pass", "Nothing slows it down", name, (f"event reasons: {reasons:#x}",))
+    temperature = f", {gpu.temperature_celsius} °C" if gpu.temperature_celsius is not None else ""
+    return Verdict(
+        "fail" if severe else "warn",
+        f"The GPU is {' and '.join(severe or mild)}",
+        name,
+        (f"{place(gpu)}: event reasons {reasons:#x}{temperature}",),
+        fix=("check fans and airflow", "check the power cables", f"nvidia-smi -q -d PERFORMANCE -i {gpu.index}"),
+    )
 
 
 @check(
@@ -59,8 +68,9 @@ def gpu_memory_clock(context: Context) -> Iterator[Verdict]:
     """The highest memory clock that NVML allows against the rated one. The clock of an idle GPU says nothing."""
     for gpu in context.gpus:
         model = gpu_model(gpu.name)
-        if model is None or gpu.memory_clock_max_mhz is None:
-            yield Verdict("skip", f"Not checked: the rated memory clock of {gpu.name} is not known", subject(gpu))
+        if model is None or model.memory_clock_mhz is None or gpu.memory_clock_max_mhz is None:
+            what = "highest" if gpu.memory_clock_max_mhz is None else "rated"
+            yield Verdict("skip", f"Not checked: the {what} memory clock of {gpu.name} is not known", subject(gpu))
             continue
         evidence = (f"highest: {gpu.memory_clock_max_mhz} MHz", f"rated: {model.memory_clock_mhz} MHz")
         if gpu.memory_clock_max_mhz == model.memory_clock_mhz:
@@ -73,3 +83,40 @@ def gpu_memory_clock(context: Context) -> Iterator[Verdict]:
                 evidence,
                 source=model.source,
             )
+
+
+@check(
+    "gpu.application-clocks",
+    title="No clock was set lower than the card's default",
+    why="Application clocks that someone lowered stay until they are reset or the driver lets go of the GPU, and every "
+    "program runs slower for it. The clock of an idle GPU says nothing.",
+    fix=("sudo nvidia-smi -i N -rac", "nvidia-smi -q -d CLOCK"),
+    source=(NVML,),
+    requires=(requirements.gpus,),
+)
+def gpu_application_clocks(context: Context) -> Iterator[Verdict]:
+    """The application clocks of graphics and memory against the default and the highest. Newer cards have none."""
+    for gpu in context.gpus:
+        pairs = (
+            ("graphics", gpu.graphics_clock_application_mhz, gpu.graphics_clock_application_default_mhz, "default"),
+            ("memory", gpu.memory_clock_application_mhz, gpu.memory_clock_max_mhz, "highest"),
+        )
+        known = [(name, now, usual, word) for name, now, usual, word in pairs if now is not None and usual is not None]
+        low = [row for row in known if row[1] < row[2]]
+        evidence = tuple(f"{name} clock: {now} MHz, {word} {usual} MHz" for name, now, usual, word in known)
+        if not known:
+            yield Verdict(
+                "skip", "Not checked: this GPU has no application clocks, or they are not known", subject(gpu)
+            )
+        elif low:
+            yield Verdict(
+                "warn",
+                " and ".join(
+                    f"the {name} clock is set to {now} of {usual} MHz" for name, now, usual, _ in low
+                ).capitalize(),
+                subject(gpu),
+                evidence,
+                fix=(f"sudo nvidia-smi -i {gpu.index} -rac", f"nvidia-smi -q -d CLOCK -i {gpu.index}"),
+            )
+        else:
+            yield Verdict("pass", "The application clocks are those of the card", subject(gpu), evidence)

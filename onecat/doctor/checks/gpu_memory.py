@@ -8,7 +8,9 @@ from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.hardware import place, subject
 from onecat.doctor.registry import Verdict, check
-from onecat.doctor.units import GIB, gibibytes
+from onecat.doctor.units import GIB, MIB, counted, gibibytes
+from onecat.facts import Gpu
+from onecat.knowledge.hardware import gpu_model
 
 NVML = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html"
 
@@ -62,7 +64,10 @@ def gpu_memory_held(context: Context) -> Iterator[Verdict]:
         elif gpu.memory_used <= gpu.memory_total * HELD_SHARE:
             yield Verdict("pass", f"{gibibytes(gpu.memory_used)} in use", subject(gpu))
         else:
-            processes = ", ".join(map(str, gpu.process_ids or ()))
+            processes = _processes(gpu)
+            pids = ",".join(str(process.pid) for process in gpu.processes or ()) or ",".join(
+                map(str, gpu.process_ids or ())
+            )
             yield Verdict(
                 "warn",
                 f"{gibibytes(gpu.memory_used)} of {gibibytes(gpu.memory_total)} are in use",
@@ -72,7 +77,75 @@ def gpu_memory_held(context: Context) -> Iterator[Verdict]:
                     f"processes: {processes}" if processes else "NVML lists no process (perhaps in a container)",
                 ),
                 fix=(
-                    f"ps -fp {processes.replace(' ', '')}" if processes else "nvidia-smi",
+                    f"ps -fp {pids}" if pids else "nvidia-smi",
                     "end them, or lower gpu-memory-utilization",
                 ),
+            )
+
+
+def _processes(gpu: Gpu) -> str:
+    """The programs on a GPU with their names and memory, where those are known."""
+    if gpu.processes is None:
+        return ", ".join(map(str, gpu.process_ids or ()))
+    return ", ".join(
+        f"{each.pid}{f' ({each.name})' if each.name else ''}{f' {gibibytes(each.memory)}' if each.memory else ''}"
+        for each in gpu.processes
+    )
+
+
+@check(
+    "gpu.stuck-process",
+    title="No program hangs inside the driver",
+    why="A program that cannot leave the driver cannot be killed and keeps its GPU memory; only a reboot ends it.",
+    fix=("sudo cat /proc/PID/stack", "sudo reboot"),
+    source=("https://github.com/vllm-project/vllm/issues/25127",),
+    requires=(requirements.gpus,),
+)
+def gpu_stuck_process(context: Context) -> Iterator[Verdict]:
+    """The kernel functions that the programs on each GPU wait in."""
+    for gpu in context.gpus:
+        stuck = [process for process in gpu.processes or () if process.stuck_in]
+        if gpu.processes is None:
+            yield Verdict("skip", "Not checked: the programs on the GPU are not known", subject(gpu))
+        elif not stuck:
+            yield Verdict("pass", f"{counted(len(gpu.processes), 'program')}, none stuck", subject(gpu))
+        for process in stuck:
+            name = f"{process.pid} ({process.name})" if process.name else str(process.pid)
+            yield Verdict(
+                "warn",
+                f"Process {name} does not leave the kernel's {process.stuck_in}",
+                subject(gpu),
+                (f"process {name}: in {process.stuck_in}",),
+                fix=(f"look again: sudo cat /proc/{process.pid}/stack", "when it stays there: sudo reboot"),
+            )
+
+
+@check(
+    "gpu.bar1",
+    title="The whole GPU memory can be mapped on the PCI bus",
+    why="Other GPUs and network cards reach a GPU's memory through its window on the PCI bus (BAR1). Data-centre cards "
+    "open all of it when the firmware lets them.",
+    fix=("in the firmware setup: Above 4G Decoding on (and Resizable BAR, where offered)",),
+    source=(NVML, "https://docs.nvidia.com/deploy/gpu-debug-guidelines/"),
+    requires=(requirements.gpus,),
+)
+def gpu_bar1(context: Context) -> Iterator[Verdict]:
+    """The size of BAR1 against that of the same product elsewhere. Cards that onecat has no figure for are left out."""
+    for gpu in context.gpus:
+        model = gpu_model(gpu.name)
+        usual = model.bar1_mib if model else None
+        if gpu.bar1_total is None or usual is None or gpu.mig_enabled:
+            what = f"the usual size of {gpu.name}" if gpu.bar1_total is not None and not gpu.mig_enabled else "the size"
+            yield Verdict("skip", f"Not checked: {what} is not known", subject(gpu))
+            continue
+        evidence = (f"{place(gpu)}: BAR1 {gpu.bar1_total // MIB} MiB, usual {usual} MiB",)
+        if gpu.bar1_total >= usual * MIB:
+            yield Verdict("pass", f"BAR1 is {gibibytes(gpu.bar1_total)}", subject(gpu), evidence)
+        else:
+            yield Verdict(
+                "info",
+                f"BAR1 is {gpu.bar1_total // MIB} MiB where this card can open {usual} MiB",
+                subject(gpu),
+                evidence,
+                fix=("in the firmware setup: Above 4G Decoding on",),
             )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
-from onecat.doctor.hardware import place, subject
+from onecat.doctor.hardware import event_subject, events, function, gpu_at, is_wsl, place, quoted, subject
 from onecat.doctor.registry import Verdict, check
 from onecat.doctor.units import counted, gibibytes
 
@@ -57,7 +57,7 @@ def gpu_present(context: Context) -> Iterator[Verdict]:
     system = context.facts.operating_system
     # A container sees the whole PCI bus and only those GPUs it was given; a lost GPU has no address any more.
     every_address_is_known = bool(nvidia.gpus) and None not in shown
-    if every_address_is_known and not (system and system.container):
+    if every_address_is_known and not (system and system.container) and not is_wsl(context):
         for device in hidden:
             if device.driver in (None, "nvidia"):
                 yield Verdict(
@@ -160,6 +160,8 @@ def gpu_homogeneous(context: Context) -> Iterator[Verdict]:
     kinds = {(gpu.name, gpu.memory_total) for gpu in context.gpus}
     if len(context.gpus) < 2:
         yield Verdict("skip", "Not checked: there is one GPU only")
+    elif len({name for name, _ in kinds}) == 1 and any(size is None for _, size in kinds):
+        yield Verdict("skip", "Not checked: the memory size of the GPUs is not known")
     elif len(kinds) == 1:
         yield Verdict("pass", f"{len(context.gpus)} times {context.gpus[0].name}")
     else:
@@ -171,4 +173,94 @@ def gpu_homogeneous(context: Context) -> Iterator[Verdict]:
                 for gpu in context.gpus
             ),
             fix=("serve on GPUs of one model: list them in CUDA_VISIBLE_DEVICES",),
+        )
+
+
+FALLEN_OFF = "https://github.com/NVIDIA/NVSentinel/issues/155"
+
+
+@check(
+    "gpu.fallen-off-bus",
+    title="No GPU has fallen off the bus",
+    why="A GPU that no longer answers on PCIe is lost until the machine is switched off and on; what used it hangs. "
+    "Power, heat, a riser or the slot are the usual causes.",
+    fix=(
+        "switch the machine off and on: a reboot is often not enough",
+        "then check power cables, riser, slot and cooling",
+    ),
+    source=(XIDS, FALLEN_OFF),
+    requires=(requirements.nvidia_hardware,),
+)
+def gpu_fallen_off_bus(context: Context) -> Iterator[Verdict]:
+    """Xid 79 and "fallen off the bus" in the kernel log, NVML's "GPU is lost", a configuration space of all ones."""
+    nvidia, lost = context.nvidia, _lost(context)
+    for name, evidence in lost.items():
+        yield Verdict(
+            "fail",
+            "The GPU has fallen off the bus",
+            name,
+            tuple(evidence),
+            fix=(
+                "switch the machine off and on: a reboot is often not enough",
+                "then check power cables, riser, slot and cooling",
+                "what PCIe said: sudo dmesg | grep -i -e aer -e 'pcie bus error'",
+            ),
+        )
+    if lost:
+        return
+    answers = [gpu for gpu in nvidia.gpus if gpu.error is None]
+    if answers and len(answers) == len(nvidia.gpus):
+        log = "" if context.facts.kernel_events is not None else " (the kernel log was not read)"
+        yield Verdict("pass", f"{counted(len(answers), 'GPU')} on the bus{log}")
+    elif context.facts.kernel_events is not None:
+        yield Verdict("pass", "The kernel log tells of no GPU that has fallen off the bus")
+    else:
+        yield Verdict("skip", f"Not checked: {requirements.kernel_log(context)}")
+
+
+def _lost(context: Context) -> dict[str, list[str]]:
+    """What says that a GPU is lost, by GPU or PCI address."""
+    nvidia = context.nvidia
+    found: dict[str, list[str]] = {}
+    for event in events(context, "gpu-fell-off", "xid"):
+        if event.kind == "gpu-fell-off" or event.xid == 79:
+            found.setdefault(event_subject(context, event), []).append(f"kernel log: {quoted(event)}")
+    for device in nvidia.pci_devices:
+        if device.responds is False:
+            gpu = gpu_at(context, device.address)
+            name = subject(gpu) if gpu else device.address
+            found.setdefault(name, []).append(f"{device.address}: its configuration space reads as all ones")
+    for gpu in nvidia.gpus:
+        if gpu.error and "lost" in gpu.error.lower():
+            found.setdefault(subject(gpu), []).append(f"NVML for GPU {gpu.index}: {gpu.error}")
+    if nvidia.nvml_error and "GPU is lost" in nvidia.nvml_error:
+        found.setdefault("", []).append(f"NVML: {nvidia.nvml_error}")
+    return found
+
+
+@check(
+    "gpu.initialization",
+    title="The driver could start every GPU",
+    why="A GPU that the driver cannot start does not exist for any program.",
+    fix=("sudo dmesg | grep -i nvrm", "switch the machine off and on"),
+    source=("https://docs.nvidia.com/deploy/gpu-debug-guidelines/",),
+    requires=(requirements.nvidia_hardware, requirements.kernel_log),
+)
+def gpu_initialization(context: Context) -> Iterator[Verdict]:
+    """Messages of the kernel log that the driver could not start a GPU (RmInitAdapter failed), and NVML's list."""
+    failed = events(context, "gpu-init-failed")
+    if not failed:
+        yield Verdict("pass", "The kernel log tells of no GPU that could not be started")
+    working = {function(gpu.pci_address) for gpu in context.gpus}
+    for event in failed:
+        works = function(event.address) in working
+        yield Verdict(
+            "info" if works else "fail",
+            "The driver could not start this GPU once, and shows it now" if works else "The driver cannot start a GPU",
+            event_subject(context, event),
+            (quoted(event),),
+            fix=(
+                "read the lines around it: sudo dmesg | grep -i nvrm",
+                "switch the machine off and on; then try the card in another slot",
+            ),
         )
