@@ -1,16 +1,18 @@
 """Programs and libraries that matter."""
 
 # os.path spares every host the import of pathlib; one broken source must not cost the others.
-# ruff: noqa: PTH100, PTH110, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
+# ruff: noqa: PTH100, PTH110, PTH115, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import re
-import subprocess
 
 TOOLS = (
+    "curl",
     "docker",
     "gcc",
+    "journalctl",
     "lspci",
+    "mokutil",
     "nginx",
     "npu-smi",
     "numactl",
@@ -21,8 +23,11 @@ TOOLS = (
     "nvidia-smi",
     "podman",
     "python3",
+    "sudo",
     "systemctl",
 )
+VERSIONS = (("nginx", "-v", r"nginx/([\d.]+)"), ("gcc", "-dumpfullversion", r"^([\d.]+)"))
+"""Of programs that answer at once, from either of their outputs."""
 LIBRARIES = ("libnuma.so.1",)
 
 
@@ -32,12 +37,13 @@ def tools(machine, emit):
     if not machine.is_running:
         return
     emit(tools={"libraries": [name for name in LIBRARIES if can_be_loaded(name)]})
-    nginx = dict(paths)["nginx"]
-    if nginx:
-        emit(doing="running nginx -v")
-        output = subprocess.check_output([nginx, "-v"], stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-        match = re.search(rb"nginx/([\d.]+)", output)
-        emit(tools={"versions": [["nginx", match.group(1).decode()]] if match else []})
+    for name, option, pattern in VERSIONS:
+        program = dict(paths)[name]
+        if program:
+            emit(doing="running " + name + " " + option)
+            _, output, messages = machine.run([program, option])
+            match = re.search(pattern, output + messages)
+            emit(tools={"versions": [[name, match.group(1)]] if match else []})
 
 
 def can_be_loaded(library):

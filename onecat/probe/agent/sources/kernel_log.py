@@ -1,0 +1,160 @@
+"""What the kernel log of this boot says about GPUs, PCI Express, memory, confinement and modules."""
+
+# os.path spares every host the import of pathlib; one broken source must not cost the others.
+# ruff: noqa: PTH100, PTH110, PTH115, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+import errno
+import os
+import re
+
+from onecat.probe.agent.core import Unknown, needs_root
+
+WORDS = (
+    "nvrm",
+    "nvidia",
+    "nouveau",
+    "nvlink",
+    "nvswitch",
+    "aer:",
+    "pcieport",
+    "pciehp",
+    "pcie bus error",
+    "error status/mask",
+    "dmar",
+    "amd-vi",
+    "iommu",
+    "io_page_fault",
+    "avc:",
+    "apparmor=",
+    "oom",
+    "out of memory",
+    "no space for",
+    "failed to assign",
+    "can't assign",
+    "pci i/o region",
+    "invalid opcode",
+    "blocked for more than",
+    "soft lockup",
+    "hard lockup",
+    "module verification",
+    "loading of unsigned",
+    "required key not available",
+    "secure boot",
+    "secureboot",
+    "lockdown",
+    "machine check",
+    "hardware error",
+    "npu",
+    "davinci",
+    "hisi",
+    "ascend",
+)
+"""In lower case: a line with one of them is worth telling."""
+NOISE = ("adding to iommu group", "input: ", "npu not")
+CONTINUATION = re.compile(r"(?:\[[^\]]*\])? {2,}|(?:\[[^\]]*\])?\t")
+MOST_LINES = 4000
+MOST_JOURNAL_LINES = "20000"
+LIMIT_SECONDS = 10
+WRAPPED_SECONDS = 120
+"""A ring buffer whose first line is younger than this after boot still has everything."""
+WHAT = "the kernel log (Xid events, PCIe errors, SELinux denials, killed processes)"
+
+
+def kernel_log(machine, emit):
+    if not machine.is_running:
+        raise Unknown("absent", "the kernel log is that of a running machine")
+    name, lines = "dmesg", read_kmsg()
+    if lines is None and (machine.is_root or machine.read_or_none("/proc/sys/kernel/dmesg_restrict") == "0"):
+        emit(doing="running dmesg")
+        lines = run_dmesg(machine)
+    if lines is None or has_wrapped(lines):
+        emit(doing="running journalctl")
+        older = run_journalctl(machine)
+        name, lines = ("journalctl -k", older) if older else (name, lines)
+    if lines is None:
+        if machine.is_root:
+            raise Unknown("permission", WHAT + ": the kernel does not show its log here (inside a container?)")
+        emit(note=needs_root(WHAT))
+        return
+    # That it was read and has nothing to tell is a fact, too.
+    emit(kernel_events=[])
+    text = "\n".join(relevant(lines))
+    if text:
+        emit(captures=[{"name": name, "text": text + "\n"}])
+
+
+def read_kmsg():
+    """The ring buffer as dmesg prints it; None when it may not be read or is not there.
+
+    Form: https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg
+    """
+    try:
+        device = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    lines = []
+    try:
+        while True:
+            try:
+                record = os.read(device, 8192)
+            except OSError as error:
+                if error.errno == errno.EPIPE:
+                    continue  # Overwritten before it was read; the next one is there.
+                break
+            if not record:
+                break
+            head, _, message = record.decode("utf-8", "replace").partition(";")
+            fields = head.split(",")
+            if len(fields) > 2 and fields[2].isdigit():
+                lines.append("[%12.6f] %s" % (int(fields[2]) / 1e6, message.split("\n")[0]))
+    finally:
+        os.close(device)
+    return lines or None
+
+
+def run_dmesg(machine):
+    program = machine.find_program("dmesg")
+    if program is None:
+        return None
+    code, output, _ = machine.run([program], LIMIT_SECONDS)
+    return output.splitlines() if code == 0 and output else None
+
+
+def has_wrapped(lines):
+    """Whether the ring buffer has lost its beginning."""
+    match = re.match(r"\[\s*(\d+)\.", lines[0]) if lines else None
+    return match is not None and int(match.group(1)) > WRAPPED_SECONDS
+
+
+def run_journalctl(machine):
+    """The kernel's lines of this boot that the journal keeps; None when it shows none to this user."""
+    program = machine.find_program("journalctl")
+    if program is None:
+        return None
+    arguments = ["-k", "-b", "-o", "short-monotonic", "--no-pager", "-q", "-n", MOST_JOURNAL_LINES]
+    try:
+        code, output, _ = machine.run([program] + arguments, LIMIT_SECONDS / 2)
+    except Unknown:
+        return None
+    lines = [line for line in output.splitlines() if line.startswith("[")]
+    return lines if code == 0 and lines else None
+
+
+def relevant(lines):
+    """The newest of the lines worth telling, with what continues them."""
+    kept = []
+    follows = False
+    for line in lines:
+        lower = line.lower()
+        if any(word in lower for word in WORDS) and not any(word in lower for word in NOISE):
+            kept.append(line)
+            follows = True
+        else:
+            follows = follows and CONTINUATION.match(line) is not None
+            if follows:
+                kept.append(line)
+    return kept[-MOST_LINES:]
+
+
+SOURCES = {"kernel-log": kernel_log}
