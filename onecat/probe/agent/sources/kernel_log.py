@@ -4,8 +4,6 @@
 # ruff: noqa: PTH100, PTH110, PTH115, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
-import errno
-import os
 import re
 
 from onecat.probe.agent.core import Unknown, needs_root
@@ -53,6 +51,8 @@ WORDS = (
 """In lower case: a line with one of them is worth telling."""
 NOISE = ("adding to iommu group", "input: ", "npu not")
 CONTINUATION = re.compile(r"(?:\[[^\]]*\])? {2,}|(?:\[[^\]]*\])?\t")
+READ_ALL = 3
+READ_SIZE = 10
 MOST_LINES = 4000
 MOST_JOURNAL_LINES = "20000"
 LIMIT_SECONDS = 10
@@ -64,10 +64,7 @@ WHAT = "the kernel log (Xid events, PCIe errors, SELinux denials, killed process
 def kernel_log(machine, emit):
     if not machine.is_running:
         raise Unknown("absent", "the kernel log is that of a running machine")
-    name, lines = "dmesg", read_kmsg()
-    if lines is None and (machine.is_root or machine.read_or_none("/proc/sys/kernel/dmesg_restrict") == "0"):
-        emit(doing="running dmesg")
-        lines = run_dmesg(machine)
+    name, lines = "dmesg", ring_buffer()
     if lines is None or has_wrapped(lines):
         emit(doing="running journalctl")
         older = run_journalctl(machine)
@@ -84,41 +81,23 @@ def kernel_log(machine, emit):
         emit(captures=[{"name": name, "text": text + "\n"}])
 
 
-def read_kmsg():
-    """The ring buffer as dmesg prints it; None when it may not be read or is not there.
+def ring_buffer():
+    """The lines that dmesg prints, by the call that it makes; None when this user may not read them.
 
-    Form: https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg
+    Source: https://man7.org/linux/man-pages/man2/syslog.2.html
     """
-    try:
-        device = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return None
-    lines = []
-    try:
-        while True:
-            try:
-                record = os.read(device, 8192)
-            except OSError as error:
-                if error.errno == errno.EPIPE:
-                    continue  # Overwritten before it was read; the next one is there.
-                break
-            if not record:
-                break
-            head, _, message = record.decode("utf-8", "replace").partition(";")
-            fields = head.split(",")
-            if len(fields) > 2 and fields[2].isdigit():
-                lines.append("[%12.6f] %s" % (int(fields[2]) / 1e6, message.split("\n")[0]))
-    finally:
-        os.close(device)
-    return lines or None
+    import ctypes
 
-
-def run_dmesg(machine):
-    program = machine.find_program("dmesg")
-    if program is None:
+    klogctl = ctypes.CDLL(None).klogctl
+    size = klogctl(READ_SIZE, None, 0)
+    if size <= 0:
         return None
-    code, output, _ = machine.run([program], LIMIT_SECONDS)
-    return output.splitlines() if code == 0 and output else None
+    buffer = ctypes.create_string_buffer(size)
+    length = klogctl(READ_ALL, buffer, size)
+    if length < 0:
+        return None
+    text = buffer.raw[:length].decode("utf-8", "replace")
+    return [line.partition(">")[2] if line.startswith("<") else line for line in text.splitlines()]
 
 
 def has_wrapped(lines):

@@ -12,11 +12,10 @@ from onecat.probe.agent.sources.environment import HIDDEN
 
 OWN_FOLDERS = ("/etc/systemd/system", "/run/systemd/system")
 PACKAGE_FOLDERS = ("/usr/lib/systemd/system", "/lib/systemd/system")
-NAMES = re.compile(
-    r"vllm|onecat|1cat|sglang|ollama|llama|lmdeploy|triton|nginx|caddy|haproxy|nvidia|docker|podman", re.IGNORECASE
-)
+ENGINES = r"vllm|onecat|1cat|sglang|ollama|llama|lmdeploy|triton"
+NAMES = re.compile(ENGINES + r"|nginx|caddy|haproxy|nvidia|docker|podman", re.IGNORECASE)
 TEXTS = re.compile(
-    r"vllm|onecat|1cat|sglang|ollama|llama|lmdeploy|tritonserver|\bnginx\b|docker[ -](?:run|start|compose)|podman (?:run|start)",
+    ENGINES + r"|\bnginx\b|docker[ -](?:run|start|compose)|podman (?:run|start)",
     re.IGNORECASE,
 )
 SECRETS = (
@@ -46,9 +45,8 @@ def services(machine, emit):
 
 def unit_text(machine, path):
     """The text of a unit; None for a name of another one, a masked one, and one that cannot be read."""
-    if os.path.islink(machine.path(path)) and os.path.basename(
-        os.path.realpath(machine.path(path))
-    ) != os.path.basename(path):
+    place = machine.path(path)
+    if os.path.islink(place) and os.path.basename(os.path.realpath(place)) != os.path.basename(path):
         return None
     try:
         return machine.read(path)[:MOST_BYTES]
