@@ -1,20 +1,34 @@
-"""`onecat doctor`: what is wrong on a host, and what to do about it."""
+"""`onecat doctor`: what is wrong on hosts, and what to do about it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from onecat.cli import console
+from onecat.cli.hosts import (
+    ConnectTimeoutOption,
+    HostsFileOption,
+    HostsOption,
+    LoadOption,
+    ParallelOption,
+    RootOption,
+    SudoOption,
+    TimeoutOption,
+    checked_root,
+    targets_of,
+    wait_for,
+)
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
-    from onecat.config import Deployment, Profile
-    from onecat.doctor import HostReport, Report, Settings
-    from onecat.facts import Facts
+    from onecat.config import Deployment
+    from onecat.doctor import Report
 
 
 class Format(str, Enum):
@@ -36,7 +50,12 @@ class Runtime(str, Enum):
 
 
 def register(app: typer.Typer) -> None:
-    app.command("doctor", help="Find what is wrong on a host for serving with vLLM, and say how to fix it.")(doctor)
+    app.command(
+        "doctor",
+        help="Find what is wrong on hosts for serving with vLLM, and say how to fix it.",
+        epilog="Exit codes: 1 for findings at or above --fail-on on any host; else 3 when a host could not be "
+        "reached; else 0.",
+    )(doctor)
 
 
 def doctor(
@@ -45,22 +64,36 @@ def doctor(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="Take profile, runtime and ports from this onecat.yaml."),
+        typer.Option(
+            "--config", "-c", metavar="FILE", help="Take hosts, profile, model and ports from this onecat.yaml."
+        ),
     ] = None,
     runtime: Annotated[Runtime | None, typer.Option("--runtime", help="Judge for this runtime.")] = None,
-    hosts: Annotated[
-        list[str] | None, typer.Option("--host", metavar="HOST", help="A host (only `local` so far).")
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="PATH", help="Judge for serving this checkpoint.")
     ] = None,
-    files: Annotated[
-        list[Path] | None,
-        typer.Option("--from", metavar="FILE", help="Judge facts saved by `onecat facts --json`, not a host."),
+    hosts: HostsOption = None,
+    hosts_file: HostsFileOption = None,
+    saved: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Judge saved facts or output of programs, not a host: FILE, NAME=FILE or a directory (repeat).",
+        ),
     ] = None,
-    root: Annotated[
-        str, typer.Option("--root", metavar="DIR", help="Read /proc, /sys and /etc below this directory.")
-    ] = "/",
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, max=3600, metavar="SECONDS", help="For each source of facts.")
-    ] = 10.0,
+    sudo: SudoOption = False,
+    load: LoadOption = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Try a GPU calculation in a container of the profile's image.")
+    ] = False,
+    image: Annotated[
+        str | None, typer.Option("--smoke-image", metavar="IMAGE", help="The same in a container of this image.")
+    ] = None,
+    root: RootOption = "/",
+    parallel: ParallelOption = 32,
+    timeout: TimeoutOption = 10.0,
+    connect_timeout: ConnectTimeoutOption = 10.0,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="CHECK", help="Make only these checks, as gpu.* (repeat).")
     ] = None,
@@ -70,111 +103,84 @@ def doctor(
     fail_on: Annotated[Threshold, typer.Option("--fail-on", help="Exit code 1 from this status on.")] = Threshold.fail,
     form: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.text,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json (onecat.doctor/1).")] = False,
+    script: Annotated[
+        str | None,
+        typer.Option("--fix-script", metavar="FILE", help="Write the fixes as a shell script to review; - prints it."),
+    ] = None,
+    watching: Annotated[
+        bool, typer.Option("--watch", help="Look again and again, and show what has changed, until Ctrl-C.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, metavar="SECONDS", help="Between two looks of --watch.")
+    ] = 10.0,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what passed and was skipped too.")] = False,
 ) -> None:
-    _refuse_other_hosts(hosts or [])
-    from onecat.probe import ProbeOptions, start_local
+    deployment = _deployment(config) if config is not None else None
+    words = hosts or ([] if hosts_file or saved else list(deployment.hosts) if deployment else ["local"])
+    targets = targets_of(words, hosts_file)
 
-    observed = start_local(ProbeOptions(console.existing_directory(root), timeout)) if hosts or not files else None
+    from onecat.probe import Observing, ProbeOptions
 
+    options = ProbeOptions(checked_root(root, targets), timeout, sudo=sudo, load=load)
+
+    def start() -> Observing:
+        return Observing(targets, options, parallel=parallel, connect_timeout=connect_timeout)
+
+    # The hosts are observed while the rest is loaded, unless it is only then known what they are asked.
+    started = start() if targets and not (smoke or image or watching) else None
+
+    from onecat.cli import judging
     from onecat.deploy import own_ports
-    from onecat.doctor import Report, Settings, all_checks, reaches
-    from onecat.doctor.examination import select
+    from onecat.doctor import Settings
     from onecat.paths import home
 
-    ours = () if files or root != "/" else own_ports(home())
-    chosen, settings = None, Settings(runtime=runtime.value if runtime else None, own_ports=ours)
-    if config is not None:
-        chosen, settings = _from_deployment(config, settings)
-    if profile is not None:
-        from onecat.config import load_profile
-
-        chosen = load_profile(profile)
-    _refuse_missing_runtime(chosen, settings)
-    only, skip = only or [], skip or []
-    select(all_checks(), only, skip)  # a wrong id is told without waiting for any host
-    saved = _read(files or [])
-    reports = [
-        _examine(name, facts, seconds, chosen, settings, only, skip)
-        for name, facts, seconds in ([("local", *observed())] if observed else []) + saved
-    ]
-    report = Report(chosen.name if chosen else None, tuple(reports))
-    _print(report, Format.json if as_json else form, verbose, fail_on)
-    if any(reaches(finding, fail_on.value) for finding in report.findings):
-        raise typer.Exit(ExitCode.NO)
+    ours = own_ports(home()) if root == "/" and any(target.is_local for target in targets) else ()
+    settings = Settings(runtime=runtime.value if runtime else None, model=model)
+    rules = judging.load_rules(deployment, profile, settings, own_ports=ours, only=only or (), skip=skip or ())
+    if smoke or image:
+        options = replace(options, smoke_image=judging.smoke_image(image, rules.profile))
+    form = Format.json if as_json else form
+    if watching:
+        _watch(lambda: rules.report(start().observations()), form, fail_on, interval, can_watch=not (saved or script))
+    observations = judging.saved_hosts(saved or ())
+    if targets:
+        observations = [*wait_for(started or start(), len(targets)), *observations]
+    report = rules.report(observations)
+    if script is not None:
+        judging.write_fix_script(script, report, observations, rules)
+    if script != "-":
+        _print(report, form, verbose, fail_on)
+    raise typer.Exit(_exit_code(report, fail_on))
 
 
-def _from_deployment(file: Path, settings: Settings) -> tuple[Profile, Settings]:
+def _deployment(file: Path) -> Deployment:
     from onecat.cli.up import config_file
-    from onecat.config import load_deployment, load_profile
+    from onecat.config import load_deployment
 
-    deployment = load_deployment(config_file(file))
-    return load_profile(deployment.profile), settings_of(deployment, settings)
-
-
-def settings_of(deployment: Deployment, settings: Settings) -> Settings:
-    """`settings` with what a deployment asks for; a runtime in them stays."""
-    from dataclasses import replace
-
-    has_proxy = deployment.proxy.kind != "none"
-    return replace(
-        settings,
-        port=deployment.port,
-        proxy_port=int(deployment.proxy.listen.rpartition(":")[2]) if has_proxy else None,
-        runtime=settings.runtime or deployment.runtime,
-    )
+    return load_deployment(config_file(file))
 
 
-def _refuse_missing_runtime(profile: Profile | None, settings: Settings) -> None:
-    if profile is not None and settings.runtime not in (None, *profile.launch.runtimes):
+def _exit_code(report: Report, fail_on: Threshold) -> int:
+    from onecat.doctor import reaches
+
+    if any(reaches(finding, fail_on.value) for finding in report.findings):
+        return ExitCode.NO
+    return ExitCode.FINE if all(host.reachable for host in report.hosts) else ExitCode.UNREACHABLE
+
+
+def _watch(
+    examine: Callable[[], Report], form: Format, fail_on: Threshold, interval: float, *, can_watch: bool
+) -> NoReturn:
+    from onecat.cli.watch import watch
+
+    if not can_watch or form in (Format.markdown, Format.junit):
         raise OnecatError(
-            f"the profile {profile.name} has no {settings.runtime} runtime",
-            expected=" or ".join(profile.launch.runtimes),
-            next_steps=[f"onecat doctor --profile {profile.name}"],
+            "--watch looks at hosts and shows what changes",
+            expected="no --from, no --fix-script, and as format text or json",
+            next_steps=["onecat doctor --watch --host HOST"],
         )
-
-
-def _refuse_other_hosts(hosts: list[str]) -> None:
-    for name in hosts:
-        if name != "local":
-            raise OnecatError(
-                f"the host {name!r} cannot be reached: this version of onecat knows only this machine",
-                expected="--host local; hosts over SSH come with a later version",
-                next_steps=[
-                    "on that host: onecat facts --json > facts.json",
-                    "then here: onecat doctor --from facts.json",
-                ],
-            )
-
-
-def _read(files: list[Path]) -> list[tuple[str, Facts, float]]:
-    """Name, facts and seconds for each file."""
-    from onecat.probe import read_facts
-
-    read = [(file, read_facts(file)) for file in files]
-    return [(facts.host if facts.host != "local" else file.stem, facts, 0.0) for file, facts in read]
-
-
-def _examine(
-    name: str,
-    facts: Facts,
-    seconds: float,
-    profile: Profile | None,
-    settings: Settings,
-    only: list[str],
-    skip: list[str],
-) -> HostReport:
-    from onecat.doctor import HostReport, examine, suitability
-
-    findings = examine(facts, profile, settings, only=only, skip=skip)
-    suitable = () if profile or only or skip else suitability(facts, _all_profiles(), settings)
-    return HostReport(name, True, seconds, findings, suitability=suitable)
-
-
-def _all_profiles() -> list[Profile]:
-    from onecat.config import list_profiles, load_profile
-
-    return [load_profile(name) for name in list_profiles()]
+    code = watch(examine, lambda report: _exit_code(report, fail_on), interval=interval, as_json=form is Format.json)
+    raise typer.Exit(code)
 
 
 def _print(report: Report, form: Format, verbose: bool, fail_on: Threshold) -> None:

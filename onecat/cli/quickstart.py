@@ -47,7 +47,7 @@ def quickstart(
 ) -> None:
     from onecat.checkpoints import inspect, write_tiny_checkpoint
     from onecat.cli.build import build_for
-    from onecat.cli.doctor import settings_of
+    from onecat.cli.judging import settings_of
     from onecat.cli.up import bring_up, prepare
     from onecat.config import load_deployment, load_profile
     from onecat.deploy import own_ports

@@ -39,8 +39,9 @@ class Suitability:
 
 @dataclass(frozen=True)
 class HostReport:
-    """All findings about one host. `reachable` is false when no facts could be had; `reason` then says why.
+    """All findings about one host.
 
+    reachable: false when no facts could be had; then `reason` says why, `evidence` what was seen and `fix` what to type.
     suitability: filled when no profile was asked for.
     """
 
@@ -50,6 +51,8 @@ class HostReport:
     findings: tuple[Finding, ...] = ()
     reason: str | None = None
     suitability: tuple[Suitability, ...] = ()
+    evidence: tuple[str, ...] = ()
+    fix: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,33 @@
 """Hosts: the machines onecat works on, as things that can run a program.
 
-In: an argument list, standard input, a time limit. Out: a `Completed` record with exit code and output, or an
-OnecatError with exit code 3 when the program could not be run or did not end in time.
+In: what a person writes to name a host, an argument list, standard input, time limits. Out: a `Completed` record with
+exit code and output, or an OnecatError with exit code 3 when the host could not be reached or the program not be run.
+Standard library only: SSH is loaded when the first host needs it.
 """
 
+from onecat.hosts.asking import Desk
+from onecat.hosts.fan_out import DEFAULT_PARALLEL, FanOut, Outcome, Task
 from onecat.hosts.local import LocalTransport
+from onecat.hosts.reach import CONNECT_SECONDS, Reach
+from onecat.hosts.sudo import SudoPasswords, SudoRefusedError, SudoTransport
+from onecat.hosts.target import LOCAL, Target, parse_target
 from onecat.hosts.transport import Completed, Transport
 
-__all__ = ["Completed", "LocalTransport", "Transport"]
+__all__ = [
+    "CONNECT_SECONDS",
+    "DEFAULT_PARALLEL",
+    "LOCAL",
+    "Completed",
+    "Desk",
+    "FanOut",
+    "LocalTransport",
+    "Outcome",
+    "Reach",
+    "SudoPasswords",
+    "SudoRefusedError",
+    "SudoTransport",
+    "Target",
+    "Task",
+    "Transport",
+    "parse_target",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from onecat.errors import ExitCode, OnecatError
-from onecat.hosts.transport import Completed
+from onecat.hosts.transport import Completed, EndOfInput, Preface
 
 
 class LocalTransport:
@@ -19,8 +20,11 @@ class LocalTransport:
 
     name = "local"
     python = sys.executable
+    seconds_to_reach = 1.0
 
-    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float) -> Completed:
+    def run(
+        self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float, preface: Preface | None = None
+    ) -> Completed:
         """See Transport.run."""
         started = time.monotonic()
         try:
@@ -33,6 +37,7 @@ class LocalTransport:
             ) from error
         with process:
             try:
+                before = _speak(process, preface, timeout) if preface else (b"", b"")
                 stdout, stderr = process.communicate(stdin, timeout)
             except subprocess.TimeoutExpired as error:
                 raise OnecatError(
@@ -40,6 +45,42 @@ class LocalTransport:
                 ) from error
             finally:
                 if process.poll() is None:
-                    with suppress(ProcessLookupError):
+                    with suppress(ProcessLookupError, PermissionError):  # of another user, as after sudo
                         os.killpg(process.pid, signal.SIGKILL)
-        return Completed(tuple(argv), process.returncode, stdout, stderr, time.monotonic() - started)
+        seconds = time.monotonic() - started
+        return Completed(tuple(argv), process.returncode, before[0] + stdout, before[1] + stderr, seconds)
+
+    def close(self) -> None:
+        """There is no connection."""
+
+
+def _speak(process: subprocess.Popen[bytes], preface: Preface, timeout: float) -> tuple[bytes, bytes]:
+    """Say the preface. Returns what the program wrote meanwhile on its standard output and error."""
+    assert process.stdin and process.stdout and process.stderr
+    deadline = time.monotonic() + timeout
+    written = {process.stdout: b"", process.stderr: b""}
+    with selectors.DefaultSelector() as selector:
+        for stream in written:
+            selector.register(stream, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise subprocess.TimeoutExpired(process.args, timeout)
+            for key, _ in ready:
+                data = os.read(key.fd, 65536)
+                written[key.fileobj] += data  # type: ignore[index]
+                if not data:
+                    selector.unregister(key.fileobj)
+            asked = time.monotonic()
+            try:
+                reply = preface.reply(written[process.stdout], written[process.stderr])
+            except EndOfInput:
+                process.stdin.close()
+                process.stdin = None
+                break
+            deadline += time.monotonic() - asked
+            if reply is None:
+                break
+            with suppress(BrokenPipeError):  # it has ended: its exit code tells
+                os.write(process.stdin.fileno(), reply)
+    return written[process.stdout], written[process.stderr]

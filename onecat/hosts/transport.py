@@ -18,6 +18,21 @@ class Completed:
     seconds: float
 
 
+class Preface(Protocol):
+    """What is said with a program before it gets its standard input, as with one that asks for a password first."""
+
+    def reply(self, stdout: bytes, stderr: bytes) -> bytes | None:
+        """What to send next, from all that the program has written so far.
+
+        b"": nothing yet. None: the preface is over, the standard input follows. The time that a reply takes does not
+        count: a person may have been asked. Raises EndOfInput when nothing more is to be sent.
+        """
+
+
+class EndOfInput(Exception):
+    """The standard input ends here: raised by a preface that has no answer."""
+
+
 class Transport(Protocol):
     """A way to run programs on one host."""
 
@@ -26,16 +41,26 @@ class Transport(Protocol):
         """The host's name, as the user gave it."""
 
     @property
-    def python(self) -> str:
-        """The Python interpreter to start on that host."""
+    def python(self) -> str | None:
+        """The Python interpreter that is known to be on that host; None when it must be looked for."""
 
-    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float) -> Completed:
+    @property
+    def seconds_to_reach(self) -> float:
+        """How long it may take until a program can be started there."""
+
+    def run(
+        self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float, preface: Preface | None = None
+    ) -> Completed:
         """Run a program to its end.
 
         Parameters:
             argv: program and arguments; never passed through a shell as text.
             stdin: what the program reads from standard input.
             timeout: seconds after which the program and what it started are killed.
+            preface: what is said before; None sends `stdin` at once.
 
         Raises OnecatError (exit code 3) when the program cannot be started or does not end in time.
         """
+
+    def close(self) -> None:
+        """Let go of the connection; the next run makes a new one."""

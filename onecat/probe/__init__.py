@@ -4,8 +4,9 @@ In: a transport to a host, or a file of saved facts. Out: a `Facts` record; what
 it. The program that runs on the host is agent/agent.py.
 """
 
-from onecat.probe.collect import collect, collect_local, start_local
+from onecat.probe.collect import collect, collect_local
+from onecat.probe.fleet import Observation, Observing
 from onecat.probe.options import ProbeOptions
 from onecat.probe.saved import read_facts
 
-__all__ = ["ProbeOptions", "collect", "collect_local", "read_facts", "start_local"]
+__all__ = ["Observation", "Observing", "ProbeOptions", "collect", "collect_local", "read_facts"]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.facts import Facts, to_json
-from onecat.hosts import Completed, LocalTransport
-from onecat.probe import ProbeOptions, collect, collect_local, read_facts, start_local
-from onecat.probe.collect import GRACE_SECONDS
+from onecat.hosts import LocalTransport, parse_target
+from onecat.probe import Observing, ProbeOptions, collect, collect_local, read_facts
+from onecat.probe.collect import clock_offset
 
 
 def test_this_machine_is_observed_in_half_a_second() -> None:
@@ -40,12 +39,11 @@ def test_nothing_is_written_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_an_observation_goes_on_beside_the_caller_and_is_waited_for_only_when_asked(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     started = time.monotonic()
-    observed = start_local(ProbeOptions(str(tmp_path)))
+    observing = Observing([parse_target("local")], ProbeOptions(str(tmp_path)))
     assert time.monotonic() - started < 0.1
-    facts, seconds = observed()
-    assert facts.host == "local" and 0 < seconds <= time.monotonic() - started
-    with pytest.raises(OnecatError):
-        start_local(ProbeOptions(timeout=-GRACE_SECONDS))()
+    (observation,) = observing.observations()
+    assert observation.facts is not None and observation.facts.host == observation.name == "local"
+    assert 0 < observation.seconds <= time.monotonic() - started
 
 
 class OtherPython(LocalTransport):
@@ -54,11 +52,8 @@ class OtherPython(LocalTransport):
     def __init__(self, python: str) -> None:
         self.python = python
 
-    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float) -> Completed:
-        return super().run(argv, stdin=stdin, timeout=timeout)
 
-
-def test_a_host_without_python_cannot_be_reached() -> None:
+def test_a_host_without_the_named_python_cannot_be_reached() -> None:
     with pytest.raises(OnecatError, match="/nowhere/python3 cannot be started") as caught:
         collect(OtherPython("/nowhere/python3"))
     assert caught.value.code is ExitCode.UNREACHABLE
@@ -78,6 +73,23 @@ def test_a_local_program_that_runs_too_long_is_ended_with_its_children(tmp_path:
     assert caught.value.code is ExitCode.UNREACHABLE
     time.sleep(1.7)
     assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("collected_at", "offset"),
+    [
+        ("1970-01-01T00:16:40Z", 0.0),  # 1000 s: within the second and the way
+        ("1970-01-01T00:16:39Z", 0.0),
+        ("1970-01-01T00:16:50Z", 9.0),  # 1010 s: at least 9 ahead of an answer at 1001
+        ("1970-01-01T00:16:30Z", -9.0),
+        (None, None),
+        ("yesterday", None),
+    ],
+)
+def test_a_clock_is_as_far_off_as_the_times_of_question_and_answer_prove(
+    collected_at: str | None, offset: float | None
+) -> None:
+    assert clock_offset(collected_at, sent=1000.0, received=1001.0) == offset
 
 
 def test_a_local_program_gets_its_input_and_gives_its_output() -> None:

@@ -1,0 +1,153 @@
+"""What doctor judges by, and its report on hosts that were observed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onecat.errors import OnecatError
+
+if TYPE_CHECKING:
+    from onecat.config import Deployment, Profile
+    from onecat.doctor import HostReport, Report, Settings
+    from onecat.facts import Facts
+    from onecat.probe import Observation
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What hosts are judged by.
+
+    own_ports: on which onecat's own deployments on this machine listen. only, skip: ids or patterns of checks.
+    """
+
+    profile: Profile | None
+    settings: Settings
+    own_ports: tuple[int, ...] = ()
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+    def report(self, observations: Sequence[Observation]) -> Report:
+        """Doctor's report on some hosts."""
+        from onecat.doctor import Report
+
+        name = self.profile.name if self.profile else None
+        return Report(name, tuple(self._host(each) for each in observations))
+
+    def _host(self, observation: Observation) -> HostReport:
+        from onecat.doctor import HostReport
+
+        if observation.facts is not None:
+            return self._judge(observation, observation.facts)
+        error = observation.error
+        assert error is not None
+        return HostReport(
+            observation.name,
+            False,
+            observation.seconds,
+            reason=error.found,
+            evidence=error.details,
+            fix=error.next_steps,
+        )
+
+    def _judge(self, observation: Observation, facts: Facts) -> HostReport:
+        from onecat.doctor import HostReport, examine, suitability
+
+        settings = replace(self.settings, own_ports=self.own_ports) if observation.name == "local" else self.settings
+        findings = examine(facts, self.profile, settings, only=self.only, skip=self.skip)
+        is_open = not (self.profile or self.only or self.skip)
+        suitable = suitability(facts, _all_profiles(), settings) if is_open else ()
+        return HostReport(observation.name, True, observation.seconds, findings, suitability=suitable)
+
+
+def saved_hosts(arguments: Sequence[str]) -> list[Observation]:
+    """The hosts of `--from`."""
+    from onecat.probe import Observation
+    from onecat.probe.saved import read_hosts
+
+    return [Observation(facts.host, 0.0, facts) for facts in read_hosts(arguments)]
+
+
+def load_rules(
+    deployment: Deployment | None,
+    profile: str | None,
+    settings: Settings,
+    *,
+    own_ports: tuple[int, ...],
+    only: Sequence[str],
+    skip: Sequence[str],
+) -> Rules:
+    """The rules that the command line and onecat.yaml ask for. Raises OnecatError when they cannot be meant."""
+    from onecat.config import load_profile
+    from onecat.doctor import all_checks
+    from onecat.doctor.examination import select
+
+    if deployment is not None:
+        settings = settings_of(deployment, settings)
+    name = profile or (deployment.profile if deployment is not None else None)
+    chosen = load_profile(name) if name is not None else None
+    _refuse_missing_runtime(chosen, settings)
+    select(all_checks(), only, skip)  # a wrong id is told without waiting for any host
+    return Rules(chosen, settings, own_ports, tuple(only), tuple(skip))
+
+
+def settings_of(deployment: Deployment, settings: Settings) -> Settings:
+    """`settings` with what a deployment asks for; a runtime and a model in them stay."""
+    has_proxy = deployment.proxy.kind != "none"
+    return replace(
+        settings,
+        port=deployment.port,
+        proxy_port=int(deployment.proxy.listen.rpartition(":")[2]) if has_proxy else None,
+        runtime=settings.runtime or deployment.runtime,
+        model=settings.model or deployment.model.path,
+    )
+
+
+def smoke_image(image: str | None, profile: Profile | None) -> str:
+    """The image for the GPU smoke test. Raises OnecatError when neither it nor a profile was named."""
+    if image is not None:
+        return image
+    if profile is not None:
+        return profile.image.tag
+    raise OnecatError(
+        "--smoke needs to know the image",
+        expected="--profile PROFILE, or --smoke-image IMAGE",
+        next_steps=["list the profiles: onecat profile list"],
+    )
+
+
+def write_fix_script(file: str, report: Report, observations: Sequence[Observation], rules: Rules) -> None:
+    """Write the script with the fixes for one host to a file, or to standard output for `-`."""
+    from onecat.doctor.fix import fix_script
+    from onecat.files import write_atomically
+
+    if len(report.hosts) != 1:
+        raise OnecatError(
+            f"a fix script is for one host, and there are {len(report.hosts)}",
+            next_steps=[f"onecat doctor --host {report.hosts[0].name} --fix-script FILE"],
+        )
+    (host,), (observation,) = report.hosts, observations
+    if observation.facts is None:
+        return
+    text = fix_script(host, observation.facts, rules.profile, rules.settings)
+    if file == "-":
+        print(text, end="")
+    else:
+        write_atomically(Path(file), text, 0o700)
+
+
+def _refuse_missing_runtime(profile: Profile | None, settings: Settings) -> None:
+    if profile is not None and settings.runtime not in (None, *profile.launch.runtimes):
+        raise OnecatError(
+            f"the profile {profile.name} has no {settings.runtime} runtime",
+            expected=" or ".join(profile.launch.runtimes),
+            next_steps=[f"onecat doctor --profile {profile.name}"],
+        )
+
+
+def _all_profiles() -> list[Profile]:
+    from onecat.config import list_profiles, load_profile
+
+    return [load_profile(name) for name in list_profiles()]

@@ -1,0 +1,128 @@
+"""Work on many hosts at once: a host that hangs costs its own limit and never delays another one."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from onecat.errors import ExitCode, OnecatError
+from onecat.hosts.asking import Desk
+
+Result = TypeVar("Result")
+DEFAULT_PARALLEL = 32
+
+
+@dataclass(frozen=True)
+class Task(Generic[Result]):
+    """What is to be done for one host.
+
+    name: of the host. work: is given a function that sets the seconds after which the task is given up; without a call
+    of it there is no limit.
+    """
+
+    name: str
+    work: Callable[[Callable[[float], None]], Result]
+
+
+@dataclass
+class _Run:
+    """A task that runs. thread: its number. limit: seconds that it may take."""
+
+    started: float
+    thread: int
+    limit: float = math.inf
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Result]):
+    """How a task ended: with a result or with an error. seconds: wall time."""
+
+    name: str
+    seconds: float
+    result: Result | None = None
+    error: BaseException | None = None
+
+
+class FanOut(Generic[Result]):
+    """Runs tasks in threads from the moment it is made; `outcomes` waits for them.
+
+    Parameters:
+        tasks: one for each host.
+        parallel: how many may run at the same time.
+        desk: where they ask the person; `outcomes` answers in the main thread.
+
+    The threads do not keep the process alive: after Ctrl-C, or when a task was given up, nothing waits for them.
+    """
+
+    def __init__(self, tasks: Sequence[Task[Result]], *, parallel: int, desk: Desk) -> None:
+        self._tasks = tasks
+        self._desk = desk
+        self._waiting = deque(range(len(tasks)))
+        self._running: dict[int, _Run] = {}
+        self._outcomes: dict[int, Outcome[Result]] = {}
+        self._lock = threading.Lock()
+        for _ in range(min(parallel, len(tasks))):
+            self._start_thread()
+
+    def outcomes(self, tell: Callable[[int], None] | None = None) -> list[Outcome[Result]]:
+        """Wait for all tasks; their outcomes in the order of the tasks. tell: called with how many have ended."""
+        told = -1
+        while True:
+            self._give_up_late_ones()
+            with self._lock:
+                ended = len(self._outcomes)
+                next_end = min(map(self._end, self._running), default=math.inf)
+            if tell is not None and ended != told:
+                tell(ended)
+                told = ended
+            if ended == len(self._tasks):
+                return [self._outcomes[index] for index in range(ended)]
+            self._desk.serve(None if next_end == math.inf else max(0.0, next_end - time.monotonic()))
+
+    def _start_thread(self) -> None:
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return
+                index = self._waiting.popleft()
+                run = self._running[index] = _Run(time.monotonic(), threading.get_ident())
+            task, result, error = self._tasks[index], None, None
+            try:
+                result = task.work(functools.partial(self._set_limit, run))
+            except BaseException as raised:  # noqa: BLE001 - told by whoever asks for the outcomes
+                error = raised
+            with self._lock:
+                if self._running.pop(index, None) is None:
+                    return  # given up meanwhile, and another thread goes on
+                self._outcomes[index] = Outcome(task.name, time.monotonic() - run.started, result, error)
+            self._desk.wake()
+
+    def _set_limit(self, run: _Run, seconds: float) -> None:
+        run.limit = seconds
+        self._desk.wake()
+
+    def _end(self, index: int) -> float:
+        run = self._running[index]
+        return run.started + run.limit + self._desk.seconds_waited(run.thread)
+
+    def _give_up_late_ones(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            late = {index: self._running[index] for index in tuple(self._running) if self._end(index) <= now}
+            for index, run in late.items():
+                del self._running[index]
+                name = self._tasks[index].name
+                found = f"no answer within {run.limit:g} s"
+                error = OnecatError(found, where=name, code=ExitCode.UNREACHABLE)
+                self._outcomes[index] = Outcome(name, now - run.started, error=error)
+        for _ in late:
+            self._start_thread()

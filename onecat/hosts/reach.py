@@ -1,0 +1,48 @@
+"""The way to each host that a person may name."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from onecat.hosts.asking import Desk
+from onecat.hosts.local import LocalTransport
+from onecat.hosts.target import Target
+from onecat.hosts.transport import Transport
+
+if TYPE_CHECKING:
+    from onecat.hosts.ssh import SshAccess
+
+CONNECT_SECONDS = 10.0
+
+
+class Reach:
+    """Makes transports. SSH is loaded, and its configuration read, when the first host needs it.
+
+    Parameters:
+        desk: where to ask for passwords and passphrases.
+        connect_timeout: seconds for reaching a host and for logging in, each; ConnectTimeout of the configuration of
+            ssh stands before it.
+    """
+
+    def __init__(self, desk: Desk, connect_timeout: float = CONNECT_SECONDS) -> None:
+        self._desk = desk
+        self._connect_timeout = connect_timeout
+        self._lock = threading.Lock()
+        self._ssh: SshAccess | None = None
+
+    def transport(self, target: Target) -> Transport:
+        """The way to a host. Raises OnecatError (exit code 2) when the configuration of ssh cannot be used."""
+        if target.is_local:
+            return LocalTransport()
+        with self._lock:
+            if self._ssh is None:
+                from onecat.hosts.ssh import SshAccess
+
+                self._ssh = SshAccess(self._desk, self._connect_timeout)
+        return self._ssh.transport(target)
+
+    def close(self) -> None:
+        """Close what the transports share."""
+        if self._ssh is not None:
+            self._ssh.close()
