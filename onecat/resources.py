@@ -5,8 +5,12 @@ In a wheel they lie inside the package; in a checkout (also an editable install)
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -21,9 +25,14 @@ def resource_directory(name: str) -> Path:
 
 def render_template(name: str, **values: Any) -> str:
     """The template templates/`name` filled with `values`; a variable that is not given is an error."""
+    return _environment().get_template(name).render(**values)
+
+
+@functools.cache
+def _environment() -> Environment:
     import jinja2
 
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(resource_directory("templates")),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -31,4 +40,3 @@ def render_template(name: str, **values: Any) -> str:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - configuration files and scripts, not HTML
     )
-    return environment.get_template(name).render(**values)
