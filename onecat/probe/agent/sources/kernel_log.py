@@ -4,6 +4,7 @@
 # ruff: noqa: PTH100, PTH110, PTH115, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
+import os
 import re
 
 from onecat.probe.agent.core import Unknown, needs_root
@@ -109,7 +110,7 @@ def has_wrapped(lines):
 def run_journalctl(machine):
     """The kernel's lines of this boot that the journal keeps; None when it shows none to this user."""
     program = machine.find_program("journalctl")
-    if program is None:
+    if program is None or not any(os.access(path, os.R_OK) for path in journals(machine)):
         return None
     arguments = ["-k", "-b", "-o", "short-monotonic", "--no-pager", "-q", "-n", MOST_JOURNAL_LINES]
     try:
@@ -118,6 +119,12 @@ def run_journalctl(machine):
         return None
     lines = [line for line in output.splitlines() if line.startswith("[")]
     return lines if code == 0 and lines else None
+
+
+def journals(machine):
+    for folder in ("/var/log/journal", "/run/log/journal"):
+        for name in machine.list(folder):
+            yield folder + "/" + name + "/system.journal"
 
 
 def relevant(lines):

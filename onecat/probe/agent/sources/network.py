@@ -1,7 +1,7 @@
 """TCP ports in use."""
 
 # os.path spares every host the import of pathlib; one broken source must not cost the others.
-# ruff: noqa: PTH100, PTH110, PTH115, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
+# ruff: noqa: PTH100, PTH110, PTH115, PTH116, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import os
@@ -41,6 +41,7 @@ def programs_of_sockets(inodes):
     links = {"socket:[" + inode + "]": inode for inode in inodes}
     programs = {}  # type: dict[str, str]
     deadline = time.monotonic() + LOOKING_SECONDS
+    user = os.geteuid()
     for pid in os.listdir("/proc"):
         if len(programs) == len(links) or time.monotonic() > deadline:
             break
@@ -48,12 +49,14 @@ def programs_of_sockets(inodes):
             continue
         folder = "/proc/" + pid + "/fd/"
         try:
+            if user and os.stat("/proc/" + pid).st_uid != user:
+                continue
             for number in os.listdir(folder):
                 inode = links.get(os.readlink(folder + number))
                 if inode is not None:
                     programs[inode] = (read_file_or_none("/proc/" + pid + "/comm") or "")[:32]
         except OSError:
-            continue  # Other users' processes, and those that ended meanwhile.
+            continue  # It has ended meanwhile, or shows its files to nobody.
     return programs
 
 

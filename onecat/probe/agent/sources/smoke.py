@@ -8,7 +8,8 @@ import json
 import os
 
 from onecat.probe.agent.core import Unknown
-from onecat.probe.agent.sources.docker import Daemon, docker_address
+from onecat.probe.agent.sources.docker import docker_address
+from onecat.probe.agent.sources.docker_daemon import Daemon
 
 LIMIT_SECONDS = 115
 """For the whole source; onecat.probe.program waits a little longer."""
