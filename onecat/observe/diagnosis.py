@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
+from onecat.observe.prefilter import candidates
 from onecat.observe.records import Diagnosis, Evidence, Passage, Signature, SignatureTable
 from onecat.observe.signatures import load_signatures
 
 _MOST_EVIDENCE = 5
 _LONGEST_EVIDENCE = 400
+_PRECEDING_LINES = 60
+_PASSAGES = "passages"
 # Docker's and the supervisor's timestamps, journald's and vLLM's process prefixes stand before the text proper.
 _TIMESTAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) ")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_OPTIONAL = re.compile(r"\[\[(.*?)\]\]")
+_PLACE = re.compile(r"\{(\w+)\}")
 
 
 def plain(line: str) -> str:
@@ -24,27 +29,47 @@ def diagnose(lines: Iterable[str], table: SignatureTable | None = None) -> tuple
     """The causes that the lines of a log point to, nearest to the root first.
 
     Parameters:
-        lines: the log, in order, with or without timestamps before each line.
+        lines: the log, in order, with or without timestamps before each line. It is read as it comes and not kept.
         table: the signatures; onecat's own by default.
     """
     table = load_signatures() if table is None else table
+    signatures = {signature.id: signature for signature in table.signatures}
     found: dict[str, list[tuple[Evidence, re.Match[str]]]] = {}
+    preceded: dict[str, int] = {}
+    finished: set[str] = set()
     passage: Passage | None = None
-    for number, raw in enumerate(lines, start=1):
-        line = plain(raw)
+    for number, line, names in candidates(lines, _patterns(table), plain, finished):
         if passage is not None and passage.ends.search(line):
             passage = None
         if passage is None:
             passage = next((candidate for candidate in table.passages if candidate.begins.search(line)), None)
         if passage is not None or any(pattern.search(line) for pattern in table.benign):
             continue
-        for signature in table.signatures:
+        for name in names - finished - {_PASSAGES}:
+            signature = signatures[name]
+            if any(pattern.search(line) for pattern in signature.preceded_by):
+                preceded[name] = number
+            if signature.preceded_by and number - preceded.get(name, -_PRECEDING_LINES) > _PRECEDING_LINES:
+                continue
             match = _hit(signature, line)
             if match is not None:
-                found.setdefault(signature.id, []).append((Evidence(number, line.strip()[:_LONGEST_EVIDENCE]), match))
-    hits = [signature for signature in table.signatures if signature.id in found and not _explained(signature, found)]
-    hits.sort(key=lambda signature: (signature.priority, found[signature.id][0][0].line))
-    return tuple(_diagnosis(signature, found[signature.id]) for signature in hits)
+                hits = found.setdefault(name, [])
+                hits.append((Evidence(number, line.strip()[:_LONGEST_EVIDENCE]), match))
+                if len(hits) == _MOST_EVIDENCE:
+                    finished.add(name)
+    present = [signature for signature in table.signatures if signature.id in found]
+    told = [signature for signature in present if not _explained(signature, present)]
+    told.sort(key=lambda signature: (signature.priority, found[signature.id][0][0].line))
+    return tuple(_diagnosis(signature, found[signature.id]) for signature in told)
+
+
+def _patterns(table: SignatureTable) -> Iterator[tuple[str, re.Pattern[str]]]:
+    for passage in table.passages:
+        yield _PASSAGES, passage.begins
+        yield _PASSAGES, passage.ends
+    for signature in table.signatures:
+        for pattern in (*signature.patterns, *signature.preceded_by):
+            yield signature.id, pattern
 
 
 def _hit(signature: Signature, line: str) -> re.Match[str] | None:
@@ -55,23 +80,30 @@ def _hit(signature: Signature, line: str) -> re.Match[str] | None:
     return None
 
 
-def _explained(signature: Signature, found: Iterable[str]) -> bool:
-    others = {other for other in found if other != signature.id}
-    return bool(others) if "*" in signature.unless else bool(others.intersection(signature.unless))
+def _explained(signature: Signature, present: Iterable[Signature]) -> bool:
+    if "*" in signature.unless:
+        return any(other.priority < signature.priority for other in present)
+    return any(other.id in signature.unless for other in present)
 
 
 def _diagnosis(signature: Signature, hits: list[tuple[Evidence, re.Match[str]]]) -> Diagnosis:
-    values = {name: value or "?" for name, value in hits[0][1].groupdict().items()}
+    values: dict[str, str] = {}
+    for _, match in reversed(hits):
+        values.update({name.rstrip("0123456789"): value for name, value in match.groupdict().items() if value})
     return Diagnosis(
         signature=signature.id,
         confidence=signature.confidence,
         cause=_fill(signature.cause, values),
         fix=tuple(_fill(step, values) for step in signature.fix),
-        evidence=tuple(evidence for evidence, _ in hits[:_MOST_EVIDENCE]),
+        evidence=tuple(evidence for evidence, _ in hits),
         source=signature.source,
     )
 
 
-def _fill(text: str, values: dict[str, str]) -> str:
-    """Put captured values into {name} places; other braces (JSON in a command) stay as they are."""
-    return re.sub(r"\{(\w+)\}", lambda place: values.get(place[1], place[0]), text)
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    """Put captured values into {name} places; [[ ]] around words leaves them out where a value of theirs is missing.
+
+    Other braces (JSON in a command) stay as they are.
+    """
+    text = _OPTIONAL.sub(lambda part: part[1] if all(name in values for name in _PLACE.findall(part[1])) else "", text)
+    return _PLACE.sub(lambda place: values.get(place[1], place[0]), text)

@@ -16,8 +16,11 @@ class Signature:
     """One pattern of log lines and the cause it stands for.
 
     patterns: any of them in a line is a hit; `excluded` in the same line undoes it. Named groups can be used in
-    `cause` and `fix` as {name}. priority: lower is nearer to the root, told first. unless: ids of signatures that
-    explain this one; where one of them is found, this one is a mere consequence and is left out ("*": any other).
+    `cause` and `fix` as {name}, less digits at its end (several patterns need several names for one value); text
+    between [[ ]] is told only where all its values were captured. preceded_by: where given, one of these must stand
+    in the line itself or at most 60 lines before. priority: lower is nearer to the root, told first. unless: ids of
+    signatures that explain this one; where one of them is found, this one is a mere consequence and is left out
+    ("*": any other that is nearer to the root).
     """
 
     id: str
@@ -28,6 +31,7 @@ class Signature:
     confidence: Confidence
     priority: int = 50
     excluded: tuple[re.Pattern[str], ...] = ()
+    preceded_by: tuple[re.Pattern[str], ...] = ()
     unless: tuple[str, ...] = ()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import onecat.knowledge
 from onecat.observe.records import Passage, Signature, SignatureTable
 
-_FIELDS = {"id", "patterns", "excluded", "cause", "fix", "source", "confidence", "priority", "unless"}
+_FIELDS = {"id", "patterns", "excluded", "preceded_by", "cause", "fix", "source", "confidence", "priority", "unless"}
 _REQUIRED = {"id", "patterns", "cause", "fix", "source", "confidence"}
 
 
@@ -24,7 +24,8 @@ def parse_signatures(text: str) -> SignatureTable:
     """The table in a YAML text (keys `benign`, `passages`, `signatures`). Raises ValueError naming the wrong row."""
     import yaml
 
-    document = yaml.safe_load(text)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    document = yaml.load(text, Loader=loader)
     signatures = tuple(_signature(row) for row in document["signatures"])
     ids = [signature.id for signature in signatures]
     for signature in signatures:
@@ -54,6 +55,7 @@ def _signature(row: dict[str, Any]) -> Signature:
         id=row["id"],
         patterns=tuple(_compile(row["id"], pattern) for pattern in row["patterns"]),
         excluded=tuple(_compile(row["id"], pattern) for pattern in row.get("excluded", ())),
+        preceded_by=tuple(_compile(row["id"], pattern) for pattern in row.get("preceded_by", ())),
         cause=" ".join(row["cause"].split()),
         fix=tuple(row["fix"]),
         source=tuple(row["source"]),

@@ -1,0 +1,88 @@
+"""Public cases as logs: the cause that each must be told first, and that none is told a wrong one.
+
+tests/fixtures/cases/assignment.yaml says what is expected and why; the cases' own texts lie in shared/cases.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from onecat.observe import Diagnosis, diagnose, load_signatures
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+CASES = Path(__file__).parents[4] / "shared" / "cases" / "cases.jsonl"
+ASSIGNMENT: dict[str, dict[str, Any]] = yaml.safe_load(
+    (FIXTURES / "cases" / "assignment.yaml").read_text(encoding="utf-8")
+)["cases"]
+DIAGNOSED = {case: row["diagnose"] for case, row in ASSIGNMENT.items() if "diagnose" in row}
+
+
+@functools.cache
+def evidence() -> dict[str, str]:
+    if not CASES.exists():
+        pytest.skip("the cases of shared/cases are not on this machine")
+    rows = [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
+    return {row["id"]: row["raw_evidence"] for row in rows}
+
+
+def told(diagnosis: Diagnosis) -> str:
+    return "\n".join([diagnosis.cause, *diagnosis.fix])
+
+
+def test_every_case_is_assigned_once_and_few_to_nobody() -> None:
+    assert {row["assigned"] for row in ASSIGNMENT.values()} == {"doctor", "diagnose", "both", "neither"}
+    for case, row in ASSIGNMENT.items():
+        assert ("diagnose" in row) == (row["assigned"] in ("diagnose", "both")), case
+        assert ("doctor" in row) == (row["assigned"] in ("doctor", "both")), case
+        assert row["why"], case
+    assert sum(row["assigned"] == "neither" for row in ASSIGNMENT.values()) <= 5
+
+
+def test_the_assignment_names_exactly_the_cases_there_are() -> None:
+    assert set(ASSIGNMENT) == set(evidence())
+
+
+@pytest.mark.parametrize("case", sorted(DIAGNOSED))
+def test_a_case_is_told_its_cause_first(case: str) -> None:
+    expected = DIAGNOSED[case]
+    diagnoses = diagnose(evidence()[case].splitlines())
+    if expected["first"] is None:
+        assert diagnoses == ()
+        return
+    assert [diagnosis.signature for diagnosis in diagnoses][:1] == [expected["first"]]
+    for words in expected["says"]:
+        assert words in told(diagnoses[0]), words
+
+
+@pytest.mark.parametrize("case", sorted(ASSIGNMENT))
+def test_no_case_is_told_a_cause_that_is_not_its_own(case: str) -> None:
+    """Low confidence is a pointer to where something failed; above it, only the expected cause may be told."""
+    own = {DIAGNOSED.get(case, {}).get("first")}
+    diagnoses = diagnose(evidence()[case].splitlines())
+    assert {diagnosis.signature for diagnosis in diagnoses if diagnosis.confidence != "low"} <= own
+
+
+def test_all_cases_in_one_log_are_still_told_apart() -> None:
+    """Blocks of other cases between them hide nothing but consequences."""
+    names = {signature.id: signature for signature in load_signatures().signatures}
+    texts = [evidence()[case] for case in sorted(DIAGNOSED)]
+    found = {diagnosis.signature for diagnosis in diagnose("\n".join(texts).splitlines())}
+    expected = {row["first"] for row in DIAGNOSED.values()} - {None}
+    assert {name for name in expected if not names[name].unless} <= found
+
+
+# C054 is a list of devices, not a log, and recognised by how its line begins.
+@pytest.mark.parametrize("case", sorted(set(DIAGNOSED) - {"C054"}))
+@pytest.mark.parametrize(
+    "prefix", ["2026-11-29T16:45:23.231456789Z ", "(EngineCore pid=12) ERROR 11-29 16:59:51 [core.py:1349] "]
+)
+def test_what_stands_before_a_line_does_not_hide_it(case: str, prefix: str) -> None:
+    lines = evidence()[case].splitlines()
+    bare = [diagnosis.signature for diagnosis in diagnose(lines)]
+    assert [diagnosis.signature for diagnosis in diagnose([prefix + line for line in lines])] == bare
