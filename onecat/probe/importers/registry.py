@@ -9,8 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from onecat.probe.importers.sections import split_sections
+from onecat.probe.importers.text import clean
+
 Part = dict[str, Any]
-"""A part of a document in the form of onecat.facts: nested dictionaries and lists, ready for onecat.probe.merging."""
+"""A part of a document in the form of onecat.facts: nested dictionaries and lists, ready for onecat.probe.merging.
+
+Records in it may lack what a fact needs (a GPU its index): merging fills it from other parts or leaves them out.
+"""
 
 
 @dataclass(frozen=True)
@@ -27,24 +33,42 @@ class Importer:
 
     name: of the form, as people call it. recognises: whether a text is of this form, or holds it.
     read: gives its parts; never raises, whatever the text.
+    sections: names of sections (programs with their options, files) whose text is of this form though it alone does
+    not show it. last_resort: asked only when no other importer recognises the text. hints: words that people who mean
+    this form use, for the message when no importer recognises a text.
     """
 
     name: str
     recognises: Callable[[str], bool]
     read: Callable[[Capture], Part]
+    sections: tuple[str, ...] = ()
+    last_resort: bool = False
+    hints: tuple[str, ...] = ()
 
 
 _MARK = "onecat_importer"
 
 
-def importer(name: str, *, recognises: Callable[[str], bool]) -> Callable[[Callable[[Capture], Part]], Any]:
+def importer(
+    name: str,
+    *,
+    recognises: Callable[[str], bool],
+    sections: tuple[str, ...] = (),
+    last_resort: bool = False,
+    hints: tuple[str, ...] = (),
+) -> Callable[[Callable[[Capture], Part]], Any]:
     """Make a function an importer; see Importer for the parameters."""
 
     def mark(read: Callable[[Capture], Part]) -> Callable[[Capture], Part]:
-        setattr(read, _MARK, Importer(name, recognises, read))
+        setattr(read, _MARK, Importer(name, recognises, read, sections, last_resort, hints))
         return read
 
     return mark
+
+
+def holds(*marks: str) -> Callable[[str], bool]:
+    """A `recognises` for texts that hold any of these marks."""
+    return lambda text: any(mark in text for mark in marks)
 
 
 @functools.cache
@@ -62,5 +86,29 @@ def all_importers() -> tuple[Importer, ...]:
 
 
 def parse_capture(capture: Capture) -> tuple[tuple[str, Part], ...]:
-    """What every importer that recognises a capture reads from it: the importer's name and its part."""
-    return tuple((each.name, each.read(capture)) for each in all_importers() if each.recognises(capture.text))
+    """What every importer that recognises a capture, or a section of it, reads from it: its name and its part.
+
+    The parts come in the order of the sections. An importer that finds nothing in a text gives no part.
+    """
+    parts: list[tuple[str, Part]] = []
+    for section in split_sections(capture.name, clean(capture.text)):
+        if section.note is not None:
+            parts.append((section.note["source"], {"notes": [section.note]}))
+        one = Capture(section.name, section.text)
+        chosen = [each for each in all_importers() if not each.last_resort and _takes(each, section.command, one)]
+        chosen = chosen or [each for each in all_importers() if each.last_resort and each.recognises(one.text)]
+        read = [(each.name, each.read(one)) for each in chosen]
+        parts += [(name, part) for name, part in read if part]
+    return tuple(parts)
+
+
+def _takes(one: Importer, command: str | None, capture: Capture) -> bool:
+    return command in one.sections or one.recognises(capture.text)
+
+
+def nearest_forms(name: str, text: str) -> list[str]:
+    """The names of the forms whose words a text or its file's name holds most, at most three; best first."""
+    looked_at = f"{name}\n{text[:20000]}".lower()
+    scores = {one.name: sum(hint in looked_at for hint in one.hints) for one in all_importers()}
+    best = max(scores.values(), default=0)
+    return [form for form, score in scores.items() if score == best][:3] if best else []

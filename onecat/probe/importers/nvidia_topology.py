@@ -1,0 +1,64 @@
+"""`nvidia-smi topo -m` and `topo -p2p`: what lies between two GPUs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from onecat.probe.importers.registry import Capture, Part, importer
+from onecat.probe.importers.text import short_lines
+
+_WORD = re.compile(r"GPU[0-9]{1,3}")
+_ROW = re.compile(
+    r"^\s*GPU[0-9]{1,3}\s{1,20}(?:X|NV[0-9]{1,2}|PIX|PXB|PHB|NODE|SYS|OK|CNS|GNS|TNS|NS|DR|U)\b", re.MULTILINE
+)
+_CONNECTIONS = re.compile(r"NV[0-9]{1,2}|PIX|PXB|PHB|NODE|SYS|SOC")
+_PEER = {
+    "OK": "ok",
+    "CNS": "chipset not supported",
+    "GNS": "gpu not supported",
+    "TNS": "topology not supported",
+    "NS": "not supported",
+    "DR": "disabled by regkey",
+    "U": "unknown",
+}
+
+
+@importer("nvidia-smi topo", recognises=lambda text: _ROW.search(text) is not None, hints=("topo", "nvlink", "p2p"))
+def nvidia_topology(capture: Capture) -> Part:
+    """Connections and peer access of pairs. Both directions of access are alike in this output but for `-p2p w`."""
+    pairs: dict[tuple[int, int], dict[str, Any]] = {}
+    columns: list[int | None] = []
+    ability = "r"
+    for line in short_lines(capture.text):
+        asked = re.search(r"topo -p2p ([rwnapc]{1,2})\b", line)
+        ability = asked.group(1) if asked else ability
+        words = line.split()
+        if not words or not _WORD.fullmatch(words[0]):
+            continue
+        if len(words) == 1 or not _ROW.match(line):
+            columns = _columns(words)
+            continue
+        row = int(words[0][3:])
+        for column, word in zip(columns, words[1:], strict=False):
+            if column is None or column == row:
+                continue
+            pair = pairs.setdefault((min(row, column), max(row, column)), {})
+            if _CONNECTIONS.fullmatch(word):
+                pair.setdefault("connection", "SYS" if word == "SOC" else word)
+            elif word in _PEER and ability[0] in "rw":
+                for name, letter in (("peer_read", "r"), ("peer_write", "w")):
+                    if letter in ability:
+                        pair.setdefault(name, _PEER[word])
+    found = [{"first": first, "second": second, **pair} for (first, second), pair in sorted(pairs.items()) if pair]
+    return {"nvidia": {"pairs": found}} if found else {}
+
+
+def _columns(words: list[str]) -> list[int | None]:
+    """The GPU of each column before the affinities; None for network adapters."""
+    columns: list[int | None] = []
+    for word in words:
+        if word in ("CPU", "NUMA"):
+            break
+        columns.append(int(word[3:]) if _WORD.fullmatch(word) else None)
+    return columns
