@@ -1,17 +1,23 @@
-"""Docker and what confines its containers."""
+"""The Docker daemon."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.findings import Status
+from onecat.doctor.packages import family
 from onecat.doctor.registry import Verdict, check
+from onecat.doctor.units import version_key
 
 INSTALL_GUIDE = "https://docs.docker.com/engine/install/"
 POST_INSTALL = "https://docs.docker.com/engine/install/linux-postinstall/"
+LOGGING = "https://docs.docker.com/config/containers/logging/configure/"
+GPU_REQUESTS = "19.03"
+"""The first Docker with --gpus."""
+ONE_SHOT_STATISTICS = ("20.10", (1, 41))
+"""The first Docker, and its API, with one-shot statistics, from which `onecat up` sees that a server is at work."""
 
 
 @check(
@@ -41,14 +47,7 @@ def docker_daemon(context: Context) -> Iterator[Verdict]:
             yield Verdict("skip", f"Not checked: {context.why_absent('docker', 'no Docker facts were collected')}")
         return
     evidence = (f"{docker.socket}: {docker.error}",)
-    if docker.state == "reachable" and _is_too_old(docker.api_version):
-        yield Verdict(
-            "warn",
-            f"Docker {docker.server_version} is too old for onecat's containers: API {docker.api_version}",
-            evidence=(f"{docker.socket}, API {docker.api_version}; needed: Docker 20.10 (API 1.41) or newer",),
-            fix=(f"update Docker: {INSTALL_GUIDE}",),
-        )
-    elif docker.state == "reachable":
+    if docker.state == "reachable":
         yield Verdict(
             "pass",
             f"Docker {docker.server_version} answers",
@@ -73,56 +72,149 @@ def docker_daemon(context: Context) -> Iterator[Verdict]:
         )
 
 
-def _is_too_old(api_version: str | None) -> bool:
-    """Whether the daemon lacks one-shot statistics (API 1.41), from which `up` sees that a server is at work."""
-    numbers = re.fullmatch(r"(\d+)\.(\d+)", api_version or "")
-    return numbers is not None and (int(numbers[1]), int(numbers[2])) < (1, 41)
-
-
 def _install(context: Context) -> tuple[str, ...]:
+    guide = f"install Docker: {INSTALL_GUIDE}"
+    known = {"debian": "sudo apt-get install docker.io", "suse": "sudo zypper install docker"}
     system = context.facts.operating_system
-    if system is not None and system.id in ("debian", "ubuntu"):
-        return ("sudo apt-get install docker.io",)
-    return (f"install Docker: {INSTALL_GUIDE}",)
+    if system is not None and (system.id or "").lower() in ("openeuler", "kylin", "anolis"):
+        return ("sudo dnf install docker-engine", "sudo systemctl enable --now docker")
+    return (known.get(family(system) or "", guide),)
 
 
 @check(
-    "selinux.mode",
-    title="SELinux does not stand between containers and the GPUs",
-    why="Where the daemon confines containers, SELinux may deny them the GPU device files and mounted models.",
-    fix=(
-        "nothing for onecat's own containers: `onecat up` makes each with --security-opt label=disable",
-        "for others: sudo setsebool -P container_use_devices 1",
-        "never switch SELinux off for this",
-    ),
+    "docker.version",
+    title="Docker is new enough",
+    why="GPUs are asked for with --gpus, which came with Docker 19.03; onecat watches its containers with statistics "
+    "that came with 20.10.",
+    fix=(f"update Docker: {INSTALL_GUIDE}",),
     source=(
-        "https://github.com/containers/container-selinux",
-        "https://docs.docker.com/engine/containers/run/#security-configuration",
+        "https://github.com/moby/moby/issues/28642",
+        "https://github.com/docker/docker-py/pull/3089",
     ),
-    requires=(requirements.container_possible,),
+    requires=(requirements.container_possible, requirements.docker_reachable),
 )
-def selinux_mode(context: Context) -> Iterator[Verdict]:
-    """The mode of SELinux and whether the Docker daemon uses it."""
-    selinux, docker = context.facts.selinux, context.facts.docker
-    if selinux is None:
-        yield Verdict("skip", f"Not checked: {context.why_absent('selinux', 'the mode is not known')}")
-        return
-    evidence = [f"SELinux: {selinux.mode}"]
-    if selinux.mode != "enforcing":
-        yield Verdict("pass", f"SELinux is {selinux.mode}", evidence=tuple(evidence))
-    elif docker is None or docker.state != "reachable":
-        yield Verdict("skip", "Not checked: SELinux is enforcing and what the daemon does is not known")
-    elif any("selinux" in option for option in docker.security_options):
-        evidence.append(f"docker info: {', '.join(docker.security_options)}")
+def docker_version(context: Context) -> Iterator[Verdict]:
+    """The version of the daemon, or of its API where only that is known."""
+    docker = context.facts.docker
+    assert docker is not None
+    version, api = version_key(docker.server_version or ""), version_key(docker.api_version or "")
+    evidence = (f"Docker {docker.server_version or '?'}, API {docker.api_version or '?'}",)
+    if not version and not api:
+        yield Verdict("skip", "Not checked: the version of the daemon is not known")
+    elif version and version < version_key(GPU_REQUESTS):
         yield Verdict(
-            "info",
-            "SELinux confines containers on this host, but for those of onecat",
-            evidence=tuple(evidence),
+            "fail" if context.wants_gpus and context.runtimes == ("container",) else "warn",
+            f"Docker {docker.server_version} cannot give GPUs to containers: --gpus came with {GPU_REQUESTS}",
+            evidence=evidence,
+            fix=(f"update Docker: {INSTALL_GUIDE}",),
+        )
+    elif api < ONE_SHOT_STATISTICS[1] if api else version < version_key(ONE_SHOT_STATISTICS[0]):
+        yield Verdict(
+            "warn",
+            f"Docker {docker.server_version} is too old for onecat's containers: API {docker.api_version}",
+            evidence=(*evidence, "needed: Docker 20.10 (API 1.41) or newer"),
+            fix=(f"update Docker: {INSTALL_GUIDE}",),
+        )
+    else:
+        yield Verdict("pass", f"Docker {docker.server_version or docker.api_version} is new enough", evidence=evidence)
+
+
+@check(
+    "docker.storage-driver",
+    title="Docker stores images in layers",
+    why="The vfs driver copies a whole image for each layer and each container: an engine image of 20 GB becomes "
+    "hundreds.",
+    fix=('"storage-driver": "overlay2" in /etc/docker/daemon.json; images have to be pulled or built anew then',),
+    source=("https://docs.docker.com/engine/storage/drivers/select-storage-driver.md",),
+    requires=(requirements.container_possible, requirements.docker_reachable),
+)
+def docker_storage_driver(context: Context) -> Iterator[Verdict]:
+    """The storage driver that docker info names."""
+    docker = context.facts.docker
+    assert docker is not None
+    evidence = (f"docker info: Storage Driver: {docker.storage_driver}",)
+    if not docker.storage_driver:
+        yield Verdict("skip", "Not checked: the storage driver is not known")
+    elif docker.storage_driver == "vfs":
+        yield Verdict(
+            "warn",
+            "Docker stores a whole copy of an image for each of its layers (vfs)",
+            evidence=evidence,
             fix=(
-                "nothing for onecat's own containers: `onecat up` makes each with --security-opt label=disable",
-                "if another container is denied a GPU: sudo setsebool -P container_use_devices 1",
+                'write "storage-driver": "overlay2" in /etc/docker/daemon.json, then: sudo systemctl restart docker',
+                "images have to be pulled or built anew then",
             ),
         )
     else:
-        evidence.append("the daemon runs without --selinux-enabled")
-        yield Verdict("pass", "SELinux is enforcing and does not confine containers", evidence=tuple(evidence))
+        yield Verdict("pass", f"Docker stores images with {docker.storage_driver}", evidence=evidence)
+
+
+@check(
+    "docker.log-rotation",
+    title="Docker does not let logs fill the disk",
+    why="By default the output of a container is kept for ever: a server that logs each request fills the disk in "
+    "weeks. The containers of onecat bring limits of their own.",
+    fix=('"log-opts": {"max-size": "50m", "max-file": "4"} in /etc/docker/daemon.json',),
+    source=(LOGGING,),
+    requires=(requirements.container_possible, requirements.docker_reachable),
+)
+def docker_log_rotation(context: Context) -> Iterator[Verdict]:
+    """The daemon's default logging driver and its max-size."""
+    docker = context.facts.docker
+    assert docker is not None
+    if docker.logging_driver is None:
+        yield Verdict("skip", "Not checked: the logging driver is not known")
+    elif docker.logging_driver != "json-file":
+        yield Verdict("pass", f"Docker logs to {docker.logging_driver}")
+    elif docker.log_options is None:
+        yield Verdict("skip", "Not checked: the daemon's settings could not be read (--sudo)")
+    elif "max-size" in dict(docker.log_options):
+        yield Verdict("pass", f"Logs of containers end at {dict(docker.log_options)['max-size']}")
+    else:
+        yield Verdict(
+            "info",
+            "Logs of containers that set no limit themselves grow without end",
+            evidence=("json-file without max-size",),
+            fix=(
+                'write "log-opts": {"max-size": "50m", "max-file": "4"} in /etc/docker/daemon.json',
+                "then: sudo systemctl restart docker (it applies to containers that are made anew)",
+            ),
+        )
+
+
+@check(
+    "docker.compose",
+    title="Compose can ask for GPUs",
+    why="Compose knows `devices:` under a service's reservations from 1.28 on; older ones refuse the file.",
+    fix=("install the Compose plugin: https://docs.docker.com/compose/install/linux/",),
+    source=("https://docs.docker.com/compose/gpu-support", "https://github.com/Sygil-Dev/sygil-webui/issues/490"),
+    requires=(requirements.container_possible,),
+)
+def docker_compose(context: Context) -> Iterator[Verdict]:
+    """The version of Docker Compose, and whether podman-compose is there, which leaves out what it does not know."""
+    docker, tools = context.facts.docker, context.facts.tools
+    version = docker.compose_version if docker else None
+    podman = tools.path("podman-compose") if tools else None
+    if podman is not None:
+        yield Verdict(
+            "info",
+            "podman-compose leaves out what it does not know, as ipc and shm_size, without a word",
+            "podman-compose",
+            (podman,),
+            fix=("see what a container got: podman inspect --format '{{.HostConfig.ShmSize}}' NAME",),
+            source=("https://github.com/vllm-project/vllm/issues/1393",),
+        )
+    key = version_key((version or "").lstrip("v"))
+    if not key:
+        if podman is None:
+            yield Verdict("skip", "Not checked: there is no Compose, or its version is not known")
+    elif key < (1, 28):
+        yield Verdict(
+            "warn" if context.has_nvidia_hardware else "info",
+            f"Compose {version} refuses files that ask for GPUs",
+            "compose",
+            (f"docker-compose version {version}",),
+            fix=("install the Compose plugin: https://docs.docker.com/compose/install/linux/",),
+        )
+    else:
+        yield Verdict("pass", f"Compose {version} can ask for GPUs", "compose")

@@ -187,7 +187,7 @@ def environment_library_path(context: Context) -> Iterator[Verdict]:
     why="What LD_PRELOAD names is loaded into the server too: a wrapper of CUDA or NCCL changes what it does, and a "
     "file that is gone puts an error before every output.",
     fix=("unset LD_PRELOAD",),
-    source=("https://man7.org/linux/man-pages/man8/ld.so.8.html",),
+    source=("https://unix.com/man-page/debian/8/ld.so/",),
     requires=(requirements.environment,),
 )
 def environment_preload(context: Context) -> Iterator[Verdict]:

@@ -1,0 +1,84 @@
+"""SELinux and AppArmor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from onecat.facts import AppArmor, KernelEvent, SeLinux
+from tests.unit.doctor.cases.form import Case, case
+from tests.unit.doctor.examples import CPU, HEALTHY, NOTHING_KNOWN, with_docker
+from tests.unit.doctor.host_examples import KNOWN, NATIVE, docker, known
+
+ENFORCING = SeLinux(
+    "enforcing",
+    "targeted",
+    booleans=(("container_use_devices", False), ("container_use_xserver_devices", False)),
+    device_labels=(("/dev/nvidia0", "system_u:object_r:xserver_misc_device_t:s0"),),
+)
+MISLABELLED = replace(ENFORCING, device_labels=(("/dev/nvidia0", "unconfined_u:object_r:device_t:s0"),))
+SMI_DENIED = (
+    'avc:  denied  { read write } for  pid=812 comm="python" path="/dev/nvidia0" dev="devtmpfs" '
+    "scontext=system_u:system_r:container_t:s0:c380,c597 tcontext=system_u:object_r:xserver_misc_device_t:s0 "
+    "tclass=chr_file permissive=0"
+)
+HOST_DENIED = SMI_DENIED.replace("container_t", "staff_t")
+MODULE_DENIED = (
+    'avc:  denied  { module_load } for  pid=99 comm="modprobe" path="/opt/driver/nvidia.ko" dev="sda1" '
+    "scontext=system_u:system_r:container_t:s0 tcontext=system_u:object_r:var_lib_t:s0 tclass=system permissive=0"
+)
+FILE_DENIED = (
+    'avc:  denied  { read } for pid=7 comm="nginx" name="index.html" dev="sda1" '
+    "scontext=system_u:system_r:httpd_t:s0 tcontext=unconfined_u:object_r:user_home_t:s0 tclass=file permissive=0"
+)
+
+
+def denied(text: str, selinux: SeLinux = ENFORCING) -> object:
+    return known(selinux=selinux, kernel_events=(KernelEvent("selinux-denial", text, process="python"),))
+
+
+CASES: list[Case] = [
+    case("selinux.mode", "pass", "disabled", HEALTHY),
+    case("selinux.mode", "pass", "permissive", replace(HEALTHY, selinux=SeLinux("permissive"))),
+    case("selinux.mode", "pass", "does not confine", replace(HEALTHY, selinux=SeLinux("enforcing"))),
+    case(
+        "selinux.mode",
+        "info",
+        "confines containers on this host, but for those of onecat",
+        replace(with_docker(security_options=("name=seccomp", "name=selinux")), selinux=ENFORCING),
+    ),
+    case("selinux.mode", "skip", "not known", NOTHING_KNOWN),
+    case("selinux.denials", "pass", "no GPU that SELinux denied", KNOWN),
+    case("selinux.denials", "pass", "no GPU that SELinux denied", denied(FILE_DENIED)),  # type: ignore[arg-type]
+    case("selinux.denials", "fail", "denied /dev/nvidia0 to python", denied(SMI_DENIED)),  # type: ignore[arg-type]
+    case("selinux.denials", "warn", "denied /dev/nvidia0", denied(HOST_DENIED)),  # type: ignore[arg-type]
+    case("selinux.denials", "fail", "loading the driver", denied(MODULE_DENIED)),  # type: ignore[arg-type]
+    case("selinux.denials", "info", "would deny", denied(SMI_DENIED, SeLinux("permissive"))),  # type: ignore[arg-type]
+    case("selinux.denials", "info", "would deny", denied(SMI_DENIED.replace("permissive=0", "permissive=1"))),  # type: ignore[arg-type]
+    case("selinux.denials", "skip", "kernel log", HEALTHY),
+    case("selinux.device-labels", "pass", "a label of their own", known(selinux=ENFORCING)),
+    case("selinux.device-labels", "warn", "/dev/nvidia0 has not", known(selinux=MISLABELLED)),
+    case(
+        "selinux.device-labels", "info", "/dev/nvidia0 has not", known(selinux=replace(MISLABELLED, mode="permissive"))
+    ),
+    case("selinux.device-labels", "skip", "SELinux is disabled", HEALTHY),
+    case("selinux.device-labels", "skip", "not known", NOTHING_KNOWN),
+    case("apparmor.user-namespaces", "pass", "does not restrict", KNOWN),
+    case("apparmor.user-namespaces", "pass", "works with that", known(apparmor=AppArmor(True, True))),
+    case(
+        "apparmor.user-namespaces",
+        "warn",
+        "rootless Docker daemon does not run",
+        replace(
+            docker(state="unreachable", socket="unix:///run/user/1000/docker.sock", error="Connection refused"),
+            apparmor=AppArmor(True, True),
+        ),
+    ),
+    case(
+        "apparmor.user-namespaces",
+        "pass",
+        "a rootless Docker only",
+        replace(docker(state="unreachable"), apparmor=AppArmor(True, True)),
+    ),
+    case("apparmor.user-namespaces", "skip", "is not known", HEALTHY),
+    case("apparmor.user-namespaces", "skip", "runs natively", KNOWN, CPU, NATIVE),
+]
