@@ -62,8 +62,19 @@ class Context:
 
     @property
     def has_nvidia_hardware(self) -> bool:
-        """Whether anything of NVIDIA's was seen, by the driver or on the PCI bus."""
-        return bool(self.nvidia.gpus or self.nvidia.pci_devices)
+        """Whether anything of NVIDIA's was seen: by the driver, on the PCI bus, or in the kernel log."""
+        told = {"xid", "gpu-fell-off", "gpu-ignored", "gpu-init-failed", "gsp-timeout"}
+        return bool(
+            self.nvidia.gpus
+            or self.nvidia.pci_devices
+            or self.nvidia.pairs
+            or any(event.kind in told for event in self.facts.kernel_events or ())
+        )
+
+    @property
+    def driver_was_looked_for(self) -> bool:
+        """Whether a probe looked for NVIDIA's driver on the host; captures only show what they happen to show."""
+        return self.nvidia.library_found is not None or self.nvidia.nouveau_loaded is not None
 
     def pci_device(self, gpu: Gpu) -> PciDevice | None:
         """The sysfs side of a GPU."""

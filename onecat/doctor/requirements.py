@@ -25,7 +25,7 @@ def nvidia_hardware(context: Context) -> str | None:
         return context.why_absent("driver", "no NVIDIA facts were collected")
     if context.wants_gpus and context.facts.note("pci"):
         return None
-    return "there is no NVIDIA GPU"
+    return "there is no NVIDIA GPU" if context.driver_was_looked_for else "no NVIDIA GPU is in the captures"
 
 
 def gpus(context: Context) -> str | None:
@@ -38,7 +38,7 @@ def gpus(context: Context) -> str | None:
         return f"NVML does not work: {context.nvidia.nvml_error}"
     if context.facts.note("nvml"):
         return f"NVML shows no GPU: {context.why_absent('nvml', '')}"
-    return "NVML shows no GPU"
+    return "NVML shows no GPU" if context.driver_was_looked_for else "what the driver shows is not in the captures"
 
 
 def container_possible(context: Context) -> str | None:

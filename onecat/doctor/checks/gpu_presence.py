@@ -36,6 +36,8 @@ def gpu_present(context: Context) -> Iterator[Verdict]:
         )
     elif nvidia.nvml_error or (note := context.facts.note("nvml")) and note.kind != "absent":
         yield Verdict("skip", "Not checked: the driver does not work, see driver.nvml")
+    elif not context.driver_was_looked_for:
+        yield Verdict("skip", "Not checked: what the driver shows is not in the captures (nvidia-smi shows it)")
     elif hidden:
         yield Verdict(
             "fail",
