@@ -2,7 +2,7 @@
 
 Machine code (sm_XY, a cubin) runs on the same major compute capability with the same or a higher minor one; PTX
 (compute_XY) is compiled by the driver for the same or any higher one. Code with the suffix `a` runs on exactly its own.
-Source: https://docs.nvidia.com/cuda/ada-compatibility-guide/.
+Source: https://docs.nvidia.com/cuda/archive/11.0_GA/pascal-compatibility-guide/index.html.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The NVIDIA driver: kernel module and user-space library."""
+"""The NVIDIA driver: that it is loaded and answers."""
 
 from __future__ import annotations
 
@@ -6,34 +6,10 @@ from collections.abc import Iterator
 
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
+from onecat.doctor.driver import INSTALL_GUIDE, install_driver
+from onecat.doctor.hardware import is_wsl
 from onecat.doctor.registry import Verdict, check
-from onecat.doctor.units import version_key
-from onecat.knowledge.hardware import Architecture, architecture, cuda_families, nvml_error
-
-MATRIX = "https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html"
-MINIMUM = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
-INSTALL_GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
-
-
-def _version(context: Context) -> str | None:
-    """The driver version, if it is one that can be compared."""
-    candidates = (context.nvidia.driver_version, context.nvidia.kernel_module_version)
-    return next((version for version in candidates if version and version_key(version)), None)
-
-
-def _architectures(context: Context) -> tuple[Architecture, ...]:
-    """Of the GPUs seen, or of the profile where the driver shows none."""
-    capabilities = {gpu.compute_capability for gpu in context.gpus}
-    if not capabilities and context.profile is not None:
-        capabilities = {context.profile.hardware.compute_capability}
-    found = (architecture(capability) for capability in sorted(each for each in capabilities if each))
-    return tuple(each for each in found if each is not None)
-
-
-def _install(context: Context) -> str:
-    limits = context.profile.doctor.driver if context.profile else None
-    branch = limits.recommended_branch if limits else None
-    return f"install {f'NVIDIA driver {branch}' if branch else 'the NVIDIA driver'}: {INSTALL_GUIDE}"
+from onecat.knowledge.hardware import nvml_error
 
 
 @check(
@@ -54,9 +30,15 @@ def driver_loaded(context: Context) -> Iterator[Verdict]:
         yield Verdict("pass", f"Kernel module {nvidia.kernel_module_version}{flavour} is loaded")
     elif context.gpus:
         yield Verdict("pass", f"Driver {nvidia.driver_version} is loaded", evidence=("NVML shows GPUs",))
+    elif is_wsl(context):
+        yield Verdict("skip", "Not checked: in WSL the driver is that of Windows")
     elif context.facts.note("driver"):
         yield Verdict("skip", f"Not checked: {context.why_absent('driver', '')}")
+    elif not context.driver_was_looked_for:
+        yield Verdict("skip", "Not checked: whether the module is loaded is not in the captures (nvidia-smi shows it)")
     else:
+        system = context.facts.operating_system
+        secure_boot = system is not None and system.secure_boot is True
         addresses = ", ".join(device.address for device in nvidia.pci_devices)
         yield Verdict(
             "fail",
@@ -65,7 +47,11 @@ def driver_loaded(context: Context) -> Iterator[Verdict]:
                 "neither /proc/driver/nvidia/version nor /sys/module/nvidia/version exists",
                 f"NVIDIA devices on the PCI bus: {addresses or 'none'}",
             ),
-            fix=(_install(context), "if it is installed: sudo modprobe nvidia, then read sudo dmesg | grep -i nvrm"),
+            fix=(
+                install_driver(context),
+                "if it is installed: sudo modprobe nvidia, then read sudo dmesg | grep -i nvrm",
+                *(("secure boot is on: the module must be signed, see driver.module-refused",) if secure_boot else ()),
+            ),
         )
 
 
@@ -155,95 +141,3 @@ def driver_nvml(context: Context) -> Iterator[Verdict]:
         yield Verdict("pass", f"NVML of driver {nvidia.driver_version} answers", evidence=tuple(versions))
     else:
         yield Verdict("skip", f"Not checked: {context.why_absent('nvml', 'NVML was not asked')}")
-
-
-@check(
-    "driver.minimum",
-    title="The driver is new enough for the CUDA family of the image",
-    why="Programs built with CUDA 12 need driver 525 or newer, with CUDA 13 driver 580 or newer; on an older one "
-    'they stop with "CUDA driver version is insufficient".',
-    fix=(f"install a newer NVIDIA driver: {INSTALL_GUIDE}",),
-    source=(MINIMUM,),
-    requires=(requirements.gpu_profile,),
-)
-def driver_minimum(context: Context) -> Iterator[Verdict]:
-    """The driver version against the least one that the profile's image runs on. A newer driver is always fine."""
-    assert context.profile is not None
-    limits, version = context.profile.doctor.driver, _version(context)
-    if limits is None or version is None:
-        reason = "the driver version is not known" if limits else "the profile names no least driver"
-        yield Verdict("skip", f"Not checked: {reason}")
-        return
-    family = next((each for each in cuda_families() if each.minimum_driver == limits.minimum), None)
-    what = f"CUDA {family.family}" if family else f"the profile {context.profile.name}"
-    evidence = (f"driver: {version}", f"needed by {what}: {limits.minimum}")
-    if version_key(version) >= version_key(limits.minimum):
-        yield Verdict("pass", f"Driver {version} runs {what}", evidence=evidence)
-    else:
-        yield Verdict(
-            "fail", f"Driver {version} is too old for {what}", evidence=evidence, fix=(_install(context), "sudo reboot")
-        )
-
-
-@check(
-    "driver.last-branch",
-    title="The driver still supports the GPU's architecture",
-    why="A newer driver than the last that supports an architecture ignores its GPUs. For Maxwell, Pascal and Volta "
-    "the last branch is 580.",
-    fix=("install a driver of the last branch and hold the package back from upgrades",),
-    source=(MATRIX, "https://github.com/NixOS/nixos-hardware/issues/1880"),
-    requires=(requirements.nvidia_hardware,),
-)
-def driver_last_branch(context: Context) -> Iterator[Verdict]:
-    """The branch of the driver (first part of its version) against the architecture of GPUs or profile."""
-    version, architectures = _version(context), _architectures(context)
-    if version is None or not architectures:
-        missing = "the driver version" if version is None else "the architecture of the GPUs"
-        yield Verdict("skip", f"Not checked: {missing} is not known")
-        return
-    branch = version_key(version)[0]
-    for each in architectures:
-        if each.last_driver_branch is None or branch <= each.last_driver_branch:
-            last = f", the last branch is {each.last_driver_branch}" if each.last_driver_branch else ""
-            yield Verdict("pass", f"Driver {branch} supports {each.name}{last}", each.name, (f"driver: {version}",))
-        else:
-            yield Verdict(
-                "fail",
-                f"Driver {branch} no longer supports {each.name}",
-                each.name,
-                (f"driver: {version}", f"last branch for {each.name}: {each.last_driver_branch}"),
-                fix=(
-                    f"install a driver of branch {each.last_driver_branch}: {INSTALL_GUIDE}",
-                    "hold it back from upgrades (apt-mark hold, dnf versionlock)",
-                ),
-            )
-
-
-@check(
-    "driver.kernel-module",
-    title="The flavour of the kernel module fits the GPU",
-    why="NVIDIA's open kernel module drives Turing and newer only; before that the proprietary one is needed.",
-    fix=("install the proprietary flavour of the driver (not nvidia-open)",),
-    source=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/76",),
-    requires=(requirements.nvidia_hardware,),
-)
-def driver_kernel_module(context: Context) -> Iterator[Verdict]:
-    """Whether /proc/driver/nvidia/version says "Open Kernel Module", against the architecture of GPUs or profile."""
-    is_open, architectures = context.nvidia.kernel_module_open, _architectures(context)
-    if is_open is None or not architectures:
-        missing = "the flavour of the kernel module" if is_open is None else "the architecture of the GPUs"
-        yield Verdict("skip", f"Not checked: {missing} is not known")
-        return
-    flavour = "open" if is_open else "proprietary"
-    for each in architectures:
-        evidence = (f"loaded: the {flavour} kernel module {context.nvidia.kernel_module_version}",)
-        if is_open and each.open_kernel_module == "refused":
-            yield Verdict(
-                "fail",
-                f"The open kernel module does not drive {each.name}",
-                each.name,
-                evidence,
-                fix=("replace nvidia-open by the proprietary flavour of the same driver, then: sudo reboot",),
-            )
-        else:
-            yield Verdict("pass", f"The {flavour} kernel module drives {each.name}", each.name, evidence)

@@ -15,7 +15,7 @@ from onecat.knowledge.cuda_builds import ImageBuild, TorchBuild, image_build, to
 
 ARCHITECTURES_LABEL = "io.onecat.cuda-architectures"
 NO_KERNEL_IMAGE = "https://github.com/vllm-project/vllm/issues/19185"
-COMPATIBILITY = "https://docs.nvidia.com/cuda/ada-compatibility-guide/"
+COMPATIBILITY = "https://docs.nvidia.com/cuda/archive/11.0_GA/pascal-compatibility-guide/index.html"
 
 
 @check(

@@ -13,7 +13,7 @@ from onecat.facts import Gpu
 
 PERSISTENCE = "https://docs.nvidia.com/deploy/driver-persistence/persistence-daemon.html"
 COMPUTE_MODES = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"
-MIG = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"
+MIG = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html"
 
 
 @check(
