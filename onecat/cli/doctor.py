@@ -130,11 +130,9 @@ def doctor(
     started = start() if targets and not (smoke or image or watching) else None
 
     from onecat.cli import judging
-    from onecat.deploy import own_ports
     from onecat.doctor import Settings
-    from onecat.paths import home
 
-    ours = own_ports(home()) if root == "/" and any(target.is_local for target in targets) else ()
+    ours = _own_ports() if root == "/" and any(target.is_local for target in targets) else ()
     settings = Settings(runtime=runtime.value if runtime else None, model=model)
     rules = judging.load_rules(deployment, profile, settings, own_ports=ours, only=only or (), skip=skip or ())
     if smoke or image:
@@ -151,6 +149,13 @@ def doctor(
     if script != "-":
         _print(report, form, verbose, fail_on)
     raise typer.Exit(_exit_code(report, fail_on))
+
+
+def _own_ports() -> tuple[int, ...]:
+    from onecat.deploy import own_ports
+    from onecat.paths import home
+
+    return own_ports(home())
 
 
 def _deployment(file: Path) -> Deployment:

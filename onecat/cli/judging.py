@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -147,6 +148,7 @@ def _refuse_missing_runtime(profile: Profile | None, settings: Settings) -> None
         )
 
 
+@functools.cache
 def _all_profiles() -> list[Profile]:
     from onecat.config import list_profiles, load_profile
 
