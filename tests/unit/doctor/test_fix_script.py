@@ -145,7 +145,7 @@ def test_shellcheck_finds_nothing_in_any_script(tmp_path: Path) -> None:
                 (switched, (fabric,)),
                 (replace(BARE, nvidia=None, ascend=Ascend(pci_devices=("0000:81:00.0",))), (npu,)),
             ),
-            (V100, A100),
+            (V100, A100, None),
         )
     }
     assert {steps_of for text in texts for steps_of in steps(text)} == {step.name for step in STEPS}
