@@ -26,8 +26,6 @@ PYTHONS = (
     "python3",
     "/usr/libexec/platform-python",
     *(f"python3.{minor}" for minor in range(14, 5, -1)),
-    "/usr/local/bin/python3",
-    "/opt/bin/python3",
     "python",
 )
 """Where a host may have Python: RHEL 8 has its own outside PATH, some hosts have versions only."""
