@@ -67,12 +67,11 @@ class SshConfiguration:
     @classmethod
     def read(cls, files: Sequence[Path], home: Path) -> SshConfiguration:
         """Read the files that exist, first one first. Raises OnecatError (exit code 2) when one cannot be read."""
-        from paramiko.config import SSHConfig
         from paramiko.ssh_exception import ConfigParseError
 
         lines = [line for file in files if file.exists() for line in ("Host *", *_lines(file, home, 0))]
         try:
-            return cls(SSHConfig.from_text("\n".join(lines)), home)
+            return cls(_config_class().from_text("\n".join(lines)), home)
         except (ConfigParseError, ValueError) as error:
             raise OnecatError(
                 f"the configuration of ssh cannot be read: {error}",
@@ -121,11 +120,6 @@ class SshConfiguration:
 
         try:
             return self._config.lookup(name)
-        except ImportError as error:
-            raise OnecatError(
-                "the configuration of ssh has `Match exec`, which onecat does not run",
-                next_steps=["write that part as a `Host` block"],
-            ) from error
         except (CouldNotCanonicalize, ValueError, KeyError) as error:
             raise OnecatError(f"the configuration of ssh cannot be used for {name}: {error}") from error
 
@@ -137,6 +131,24 @@ class SshConfiguration:
 
     def _path(self, word: str) -> Path:
         return self._home / word[2:] if word.startswith("~/") else Path(word.replace("%d", str(self._home)))
+
+
+def _config_class() -> type[SSHConfig]:
+    from paramiko.config import SSHConfig
+
+    class Config(SSHConfig):
+        """Does not run the commands of `Match exec`, which paramiko would do where the package invoke is there."""
+
+        def _tokenize(self, config: SSHConfigDict, target_hostname: str, key: str, value: str) -> str:
+            if key == "match-exec":
+                raise OnecatError(
+                    f"the configuration of ssh has `Match exec {value}`, which onecat does not run",
+                    next_steps=["write that part as a `Host` block"],
+                )
+            tokens: str = super()._tokenize(config, target_hostname, key, value)  # type: ignore[misc]
+            return tokens
+
+    return Config
 
 
 def _number(found: SSHConfigDict, key: str, otherwise: str) -> float:
