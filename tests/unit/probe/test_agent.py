@@ -67,8 +67,13 @@ def test_a_v100_host_is_read_from_its_files(python: str, tmp_path: Path) -> None
         link_width_max=16,
         link_speed_current="2.5 GT/s PCIe",
         link_speed_max="8.0 GT/s PCIe",
-        path=(PciPort("0000:01:00.0", link_width_max=8),),
+        path=(PciPort("0000:01:00.0", link_width_max=8, aspm="disabled", acs=()),),
         numa_node=1,
+        aspm="disabled",
+        errors_correctable=0,
+        errors_nonfatal=0,
+        errors_fatal=0,
+        responds=True,
     )
     assert [(each.address, each.port) for each in facts.listeners or ()] == [("127.0.0.1", 22)]
     assert facts.tools is not None and facts.tools.path("nginx") == "/usr/sbin/nginx"

@@ -4,17 +4,16 @@ A GPU that is dying can make any call hang, also calls of those that come after 
 its own, and what it had not yet said is all that a hang costs.
 """
 
-# ruff: noqa: PTH110, PTH118, PTH123
+# ruff: noqa: PTH110, PTH118
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import os
 import time
 
 from onecat.probe.agent.core import Unknown
+from onecat.probe.agent.sources import files
 
 LIBRARY = "libnvidia-ml.so.1"
-LOADER_CACHE = "/etc/ld.so.cache"
-LOADER_DIRECTORIES = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/lib/{0}-linux-gnu", "/usr/lib/{0}-linux-gnu")
 OTHER_DIRECTORIES = ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib")
 """Where drivers lie that the loader is not told of: on managed Kubernetes nodes, in WSL, on NixOS."""
 MARGIN = 0.1
@@ -38,15 +37,8 @@ def nvml(machine, emit):
 
 def find_library():
     """What to load: the name where the loader knows the library or may know it, the path where it lies elsewhere."""
-    if os.environ.get("LD_LIBRARY_PATH"):
-        return LIBRARY
-    try:
-        with open(LOADER_CACHE, "rb") as file:
-            known = LIBRARY.encode() in file.read()
-    except OSError:
-        known = True
-    directories = [each.format(os.uname().machine) for each in LOADER_DIRECTORIES]
-    if known or any(os.path.exists(os.path.join(each, LIBRARY)) for each in directories):
+    has_no_cache = not os.path.exists(files.LOADER_CACHE)
+    if has_no_cache or files.find_library(lambda path: path, LIBRARY):
         return LIBRARY
     found = [os.path.join(each, LIBRARY) for each in OTHER_DIRECTORIES]
     return next((each for each in found if os.path.exists(each)), None)

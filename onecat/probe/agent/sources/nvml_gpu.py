@@ -30,7 +30,7 @@ MEMORY_TEMPERATURE, LINK_SPEED = 82, 164
 LINK_SPEED_BY_LINK = (84, 85, 86, 87, 88, 89, 132, 133, 134, 135, 136, 137)
 """Field values of NVML: of any link, its number being the scope, and of the first twelve for drivers without that."""
 VALUE_TYPES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-PAIRS = "pairs"
+PAIRS = -1
 PATIENCE = 0.3
 """Share of the time after which pairs are asked for although a GPU has not answered yet."""
 STUCK_SECONDS = 0.25
@@ -52,7 +52,7 @@ def observe_gpus(machine, bindings, deadline, emit):
 class Survey:
     """What the processes that ask GPUs have said.
 
-    subjects: what each process is about: the index of a GPU, or PAIRS. ready: GPUs that are known in full or in error
+    subjects: the index of the GPU that each process is about, or PAIRS. ready: GPUs that are known in full or in error
     and have not been told, told: those that have.
     """
 
@@ -62,13 +62,13 @@ class Survey:
         self.emit = emit
         self.patience = time.monotonic() + (deadline - time.monotonic()) * PATIENCE
         self.count = 0
-        self.gpus = {}  # type: dict[int, dict]
-        self.links = {}  # type: dict[int, list]
-        self.pairs = []  # type: list[dict]
+        self.gpus = {}  # type: dict[int, dict[str, object]]
+        self.links = {}  # type: dict[int, list[list[object]]]
+        self.pairs = []  # type: list[dict[str, int]]
         self.ready = []  # type: list[int]
         self.told = []  # type: list[int]
         self.processes = []  # type: list[Process]
-        self.subjects = {}  # type: dict[Process, object]
+        self.subjects = {}  # type: dict[Process, int]
         self.start(0, ask_driver, machine, bindings)
 
     def start(self, subject, task, *arguments):
@@ -363,7 +363,7 @@ def nvlinks(get, bindings):
         speeds = field_values(get, [LINK_SPEED_BY_LINK[link] for link in known]) + [None] * len(states)
     links, remotes = [], []
     for (link, active), speed in zip(states, speeds):  # noqa: B905 - of Python 3.10
-        entry = {"link": link, "active": bool(active)}
+        entry = {"link": link, "active": bool(active)}  # type: dict[str, object]
         if active:
             entry["gigabytes_per_second"] = speed / 1000.0 if speed else None
             entry["replay_errors"] = get("nvmlDeviceGetNvLinkErrorCounter", link, bindings.NVML_NVLINK_ERROR_DL_REPLAY)
@@ -408,7 +408,7 @@ def nvlinks_between(pair, known, links):
 
 def gpu_processes(machine, get):
     """The programs that use a GPU, by their number; None when NVML does not tell."""
-    found = {}  # type: dict[int, dict]
+    found = {}  # type: dict[int, dict[str, object]]
     known = False
     for kind in ("Compute", "Graphics", "MPSCompute"):
         name = f"nvmlDeviceGet{kind}RunningProcesses"
