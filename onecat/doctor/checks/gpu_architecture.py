@@ -84,35 +84,40 @@ def gpu_arch_in_image(context: Context) -> Iterator[Verdict]:
     They come from the image's label, else from torch.cuda.get_arch_list() inside it (--smoke), else from the table of
     ready-made builds; an image that is not built yet counts with what its recipe builds for.
     """
-    capabilities = _capabilities(context)
     builds = [*_image(context), *_environments(context)]
-    if not capabilities or not builds:
-        missing = (
-            "no image and no PyTorch is known" if capabilities else "the compute capability of the GPUs is not known"
-        )
+    if not context.gpus or not builds:
+        missing = "no image and no PyTorch is known" if context.gpus else requirements.gpus(context)
         yield Verdict("skip", f"Not checked: {missing}")
         return
-    for build in builds:
-        for capability in capabilities:
-            yield _judge(build, capability)
+    for gpu in context.gpus:
+        for build in builds:
+            name = subject(gpu) if len(builds) == 1 else f"{subject(gpu)}, {build.where}"
+            yield _judge(build, compute_capability(gpu), name)
 
 
-def _judge(build: _Build, capability: str) -> Verdict:
+def _judge(build: _Build, capability: str | None, name: str) -> Verdict:
+    if capability is None:
+        return Verdict("skip", "Not checked: the compute capability of the GPU is not known", name)
     runs = build.runs_on(capability)
-    name = f"{build.where}, compute capability {capability}"
     source = (*build.build.source, COMPATIBILITY) if build.build else ()
     if runs is None:
         return Verdict(
             "skip",
-            "Not checked: it is not known what the build holds; try it in the image: onecat doctor --smoke",
+            f"Not checked: it is not known what {build.where} holds; try it: onecat doctor --smoke",
             name,
             (build.witness,),
         )
     if runs:
-        return Verdict("pass", f"Holds code for compute capability {capability}", name, (build.witness,), source=source)
+        return Verdict(
+            "pass",
+            f"{build.where} holds code for compute capability {capability}",
+            name,
+            (build.witness,),
+            source=source,
+        )
     return Verdict(
         "fail",
-        f"Holds no code for compute capability {capability}",
+        f"{build.where} holds no code for compute capability {capability}",
         name,
         (build.witness,),
         fix=(
@@ -121,14 +126,6 @@ def _judge(build: _Build, capability: str) -> Verdict:
         ),
         source=source,
     )
-
-
-def _capabilities(context: Context) -> tuple[str, ...]:
-    """Of the GPUs seen, or of the profile where the driver shows none."""
-    found = {compute_capability(gpu) for gpu in context.gpus}
-    if not context.gpus and context.wants_gpus and context.profile is not None:
-        found = {context.profile.hardware.compute_capability}
-    return tuple(sorted(each for each in found if capability_of(each) is not None and each))
 
 
 def _image(context: Context) -> Iterator[_Build]:
