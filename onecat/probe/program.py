@@ -15,6 +15,7 @@ import zlib
 from pathlib import Path
 
 from onecat.errors import ExitCode, OnecatError
+from onecat.probe.bindings import reachable
 from onecat.probe.options import ProbeOptions
 
 AGENT = "onecat.probe.agent"
@@ -48,7 +49,7 @@ BECOME_ROOT = (
 )
 NO_ROOT = "s=; "
 
-LOAD_SECONDS = 60.0
+LOAD_SECONDS = 120.0
 """What measuring the links of all GPUs may take, beyond the limit of every source."""
 SMOKE_SECONDS = 120.0
 """What a GPU calculation in a container may take: a large image starts slowly the first time."""
@@ -65,10 +66,10 @@ def program() -> bytes:
 @functools.cache
 def _program() -> bytes:
     modules = {name: "" for name in ("onecat", "onecat.probe", AGENT, f"{AGENT}.sources")}
-    modules[f"{AGENT}.core"] = _packed(FOLDER / "core.py")
-    modules["pynvml"] = _packed(_pynvml())
-    for name, file in _sources().items():
-        modules[name] = _packed(file)
+    texts = {name: file.read_text(encoding="utf-8") for name, file in _sources().items()}
+    texts[f"{AGENT}.core"] = (FOLDER / "core.py").read_text(encoding="utf-8")
+    texts["pynvml"] = reachable(_pynvml().read_text(encoding="utf-8"), texts.values())
+    modules.update((name, base64.b64encode(zlib.compress(text.encode(), 6)).decode()) for name, text in texts.items())
     collector = (FOLDER / "collector.sh").read_text(encoding="utf-8")
     boot = (FOLDER / "boot.py").read_text(encoding="utf-8")
     return (
@@ -99,12 +100,9 @@ def remote_argv(options: ProbeOptions, host: str) -> list[str]:
 
 def most_seconds(options: ProbeOptions) -> float:
     """How long the agent may take at most on the host, connection and start not counted."""
-    asked = [options.timeout]
-    if options.load:
-        asked.append(LOAD_SECONDS)
-    if options.smoke_image is not None:
-        asked.append(SMOKE_SECONDS)
-    return max(asked) + 1.0
+    # The agent puts load on a machine last, one thing after the other.
+    asked = options.load * LOAD_SECONDS + (options.smoke_image is not None) * SMOKE_SECONDS
+    return options.timeout + asked + 1.0
 
 
 def _agent_options(options: ProbeOptions, host: str) -> list[str]:
@@ -146,7 +144,3 @@ def _pynvml() -> Path:
             code=ExitCode.NEEDS_PERSON,
         )
     return Path(found.origin)
-
-
-def _packed(file: Path) -> str:
-    return base64.b64encode(zlib.compress(file.read_bytes(), 6)).decode()

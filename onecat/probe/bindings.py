@@ -1,0 +1,55 @@
+"""pynvml as the agent carries it: without the functions and structures that no source can reach.
+
+All of pynvml takes 70 ms of a host's processor to compile and a third of what goes over the wire; what the agent calls
+takes a fifth of that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_STATEMENT = re.compile(r"^(?=\S)", re.MULTILINE)
+_DEFINITION = re.compile(r"(?:def|class) (\w+)")
+_WORD = re.compile(r"\w+")
+
+
+def reachable(module: str, callers: Iterable[str]) -> str:
+    """A module's text without the definitions that its callers cannot reach.
+
+    A definition stays when its name is a word anywhere in the callers, in a statement at the module's top level, or in
+    a definition that stays: names in strings count, so that getattr with a written name works.
+
+    Parameters:
+        module: text of a Python module. callers: texts of the modules that use it.
+
+    Returns the whole text when it is written in a way that cannot be taken apart line by line.
+    """
+    statements: list[tuple[str | None, str]] = []
+    decorators = ""
+    for piece in _STATEMENT.split(module):
+        definition = _DEFINITION.match(piece)
+        if piece.startswith("@"):
+            decorators += piece
+        elif definition:
+            statements.append((definition.group(1), decorators + piece))
+            decorators = ""
+        elif piece.startswith((")", "]", "}")) and statements:
+            name, begun = statements.pop()
+            statements.append((name, begun + piece))
+        else:
+            statements.append((None, decorators + piece))
+            decorators = ""
+    if any(name and (text.count('"""') % 2 or text.count("'''") % 2) for name, text in statements):
+        return module
+    definitions: dict[str, list[str]] = {}
+    for name, text in statements:
+        if name is not None:
+            definitions.setdefault(name, []).append(text)
+    unread = [*callers, *(text for name, text in statements if name is None)]
+    needed: set[str] = set()
+    while unread:
+        found = definitions.keys() & set(_WORD.findall(unread.pop())) - needed
+        needed |= found
+        unread += [text for name in found for text in definitions[name]]
+    return "".join(text for name, text in statements if name is None or name in needed)
