@@ -111,9 +111,7 @@ def gpu_application_clocks(context: Context) -> Iterator[Verdict]:
         elif low:
             yield Verdict(
                 "warn",
-                " and ".join(
-                    f"the {name} clock is set to {now} of {usual} MHz" for name, now, usual, _ in low
-                ).capitalize(),
+                "Set lower: " + ", ".join(f"the {name} clock, {now} of {usual} MHz" for name, now, usual, _ in low),
                 subject(gpu),
                 evidence,
                 fix=(f"sudo nvidia-smi -i {gpu.index} -rac", f"nvidia-smi -q -d CLOCK -i {gpu.index}"),

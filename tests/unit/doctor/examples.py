@@ -207,7 +207,7 @@ WITHOUT_GPU = replace(
     notes=(Note("nvml", "absent", "libnvidia-ml.so.1: cannot open shared object file: No such file or directory"),),
 )
 
-NO_NVML = replace(WITHOUT_GPU, nvidia=replace(NVIDIA, gpus=(), driver_version=None, library_found=False))
+NO_NVML = replace(WITHOUT_GPU, nvidia=replace(NVIDIA, gpus=(), pairs=(), driver_version=None, library_found=False))
 HUNG = replace(
     HEALTHY,
     nvidia=replace(NVIDIA, gpus=(v100(0),)),

@@ -37,7 +37,7 @@ CASES: list[Case] = [
         "os.virtualization",
         "info",
         "no GPU is passed through to it",
-        replace(system(virtualization="vmware"), nvidia=replace(KNOWN.nvidia, gpus=(), pci_devices=())),  # type: ignore[type-var]
+        replace(system(virtualization="vmware"), nvidia=replace(KNOWN.nvidia, gpus=(), pairs=(), pci_devices=())),  # type: ignore[type-var]
     ),
     case("os.virtualization", "info", "that a container sees", system(container=True)),
     case("os.virtualization", "skip", "is not known", HEALTHY),
