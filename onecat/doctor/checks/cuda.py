@@ -60,7 +60,10 @@ def cuda_toolkit(context: Context) -> Iterator[Verdict]:
     source=(COMPILER,),
 )
 def cuda_compiler(context: Context) -> Iterator[Verdict]:
-    """The version of nvcc against torch.version.cuda in every environment that was seen."""
+    """The version of nvcc against torch.version.cuda in every environment that was seen.
+
+    Ready-made wheels do not need nvcc, so another one is no fault by itself.
+    """
     known = [each for each in context.facts.engines if version_key(each.compiler_version or "")]
     pairs = [each for each in known if version_key(each.torch_cuda_version or "")]
     if not pairs:
@@ -72,7 +75,7 @@ def cuda_compiler(context: Context) -> Iterator[Verdict]:
             yield Verdict("pass", f"nvcc {nvcc} fits PyTorch's CUDA {torch}", each.where, evidence)
         else:
             yield Verdict(
-                "warn",
+                "info",
                 f"nvcc is {nvcc}, PyTorch is for CUDA {torch}",
                 each.where,
                 evidence,

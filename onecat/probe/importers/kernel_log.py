@@ -188,8 +188,10 @@ def _is_kernel_log(text: str) -> bool:
 def kernel_log(capture: Capture) -> Part:
     """The events, equal ones counted; an empty list when the log tells of none."""
     lines = short_lines(capture.text)
+    if capture.exit_code == 127 or (not capture.text.strip() and capture.exit_code not in (None, 0, 1)):
+        return {}
     if _is_refusal(lines):
-        return {"notes": [{"source": "kernel log", "kind": "permission", "text": _refusal(lines)}]}
+        return {"notes": [{"source": "kernel-log", "kind": "permission", "text": _refusal(lines)}]}
     events: dict[tuple[Any, ...], Event] = {}
     assigned = _assigned_bars(capture.text)
     for number, line in enumerate(lines):
@@ -216,7 +218,8 @@ def _event(lines: Sequence[str], number: int) -> Event | None:
             message = " ".join([opening, *map(_continuation, lines[first + 1 : first + rule.lines])])
             match = re.search(rule.pattern, message)
             if match and match.start() < len(opening) and rule.accept(message):
-                return _facts(rule, match, opening, lines[first])
+                told = opening if match.end() <= len(opening) else message[: match.end()]
+                return _facts(rule, match, told, lines[first])
     return None
 
 
@@ -267,9 +270,12 @@ def _found_its_place(line: str, assigned: frozenset[tuple[str | Any, ...]]) -> b
     return match is not None and match.group(1, 2) in assigned
 
 
+_REFUSED = re.compile(r"\b(?:dmesg|journalctl|klogctl|kmsg)\b.{0,80}(?:not permitted|Permission denied)")
+
+
 def _is_refusal(lines: Sequence[str]) -> bool:
-    return len(lines) < 5 and any("not permitted" in line or "Permission denied" in line for line in lines)
+    return len(lines) < 5 and any(map(_REFUSED.search, lines))
 
 
 def _refusal(lines: Sequence[str]) -> str:
-    return next(line.strip() for line in lines if "not permitted" in line or "Permission denied" in line)
+    return next(line.strip() for line in lines if _REFUSED.search(line))
