@@ -30,6 +30,11 @@ MEMORY_TEMPERATURE, LINK_SPEED = 82, 164
 LINK_SPEED_BY_LINK = (84, 85, 86, 87, 88, 89, 132, 133, 134, 135, 136, 137)
 """Field values of NVML: of any link, its number being the scope, and of the first twelve for drivers without that."""
 VALUE_TYPES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+PROCESS_LISTS = (
+    ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2"),
+    ("nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses_v2"),
+    ("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses_v2"),
+)
 PAIRS = -1
 PATIENCE = 0.3
 """Share of the time after which pairs are asked for although a GPU has not answered yet."""
@@ -410,11 +415,10 @@ def gpu_processes(machine, get):
     """The programs that use a GPU, by their number; None when NVML does not tell."""
     found = {}  # type: dict[int, dict[str, object]]
     known = False
-    for kind in ("Compute", "Graphics", "MPSCompute"):
-        name = f"nvmlDeviceGet{kind}RunningProcesses"
-        processes = get(name)
+    for newer, older in PROCESS_LISTS:
+        processes = get(newer)
         if processes is None:
-            processes = get(name + "_v2")
+            processes = get(older)
         known = known or processes is not None
         for process in processes or []:
             found[process.pid] = {"pid": process.pid, "name": program_name(machine, process.pid)}
