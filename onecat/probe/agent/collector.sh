@@ -35,21 +35,23 @@ done
 [ "${timeout:-0}" -gt 0 ] 2>/dev/null || timeout=1
 
 # limited PROGRAM [ARGUMENT...]: its output, then its end. The program is in the background of a part of a pipeline, so
-# that no shell waits for it; what reads its output is ended when the time is over.
+# that no shell waits for it; what reads its output is ended when the time is over. Redirections are made by exec, because
+# shells keep a copy of what a redirection of a group replaces, and the operator would wait for who has a copy.
 limited() {
     {
         {
+            exec </dev/null 2>&1
             # shellcheck disable=SC2016 # the inner shell's own number and arguments
             sh -c 'echo $$; exec "$@"' sh "$@"
             echo "===== onecat: end $name $?"
-        } </dev/null 2>&1 &
+        } &
     } | {
+        exec 3<&0 2>/dev/null
         IFS= read -r program
-        exec 3<&0
         cat <&3 &
         reader=$!
         (
-            exec 3<&- >/dev/null 2>&1
+            exec 3<&- >/dev/null
             while [ "$timeout" -gt 0 ] && kill -0 "$reader"; do
                 sleep 1
                 timeout=$((timeout - 1))
@@ -57,7 +59,7 @@ limited() {
             kill "$reader" && kill -9 "$program"
         ) &
         wait "$reader" || printf '\n===== onecat: end %s timeout\n' "$name"
-    } 2>/dev/null
+    }
 }
 
 # section NAME PROGRAM [ARGUMENT...]: its section at once, when it has ended.
