@@ -78,10 +78,12 @@ def topology_peer_access(context: Context) -> Iterator[Verdict]:
     pairs = [pair for pair in context.nvidia.pairs if _status(pair.peer_read) and _status(pair.peer_write)]
     if len(context.gpus) < 2:
         yield Verdict("skip", "Not checked: there is one GPU only")
-    elif not pairs:
+        return
+    if not pairs:
         yield Verdict("skip", "Not checked: what the driver says of peer access is not known")
+        return
     closed = [pair for pair in pairs if _status(pair.peer_read) != "ok" or _status(pair.peer_write) != "ok"]
-    if pairs and not closed:
+    if not closed:
         yield Verdict("pass", f"Every two of the {len(context.gpus)} GPUs reach each other's memory")
     for pair in closed:
         reason = _status(pair.peer_read) if _status(pair.peer_read) != "ok" else _status(pair.peer_write)
