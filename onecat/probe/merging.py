@@ -253,8 +253,8 @@ def _completed(kind: Any, value: Any) -> Any:
     if not dataclasses.is_dataclass(kind) or not isinstance(value, Mapping):
         return value
     completed = _completed_fields(kind, value)
-    needed = (name for name, _, is_needed in _record_fields(typing.cast("type[Any]", kind)) if is_needed)
-    return completed if all(completed.get(name) is not None for name in needed) else None
+    fields = _record_fields(typing.cast("Any", kind))
+    return completed if all(name in completed for name, _, is_needed in fields if is_needed) else None
 
 
 def _completed_fields(kind: Any, value: Record) -> dict[str, Any]:

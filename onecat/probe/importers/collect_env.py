@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from onecat.probe.importers.environment import matching_variables
 from onecat.probe.importers.registry import Capture, Part, holds, importer
 from onecat.probe.importers.text import known, short_lines
 
@@ -18,7 +19,6 @@ _GPU = re.compile(
     r"(?:GPU models and configuration *: *)?GPU ([0-9]{1,3}): (.{1,200}?)(?: \(UUID: (GPU-[\w-]{1,60})\))?"
 )
 _PACKAGE = re.compile(r"\[(?:pip3?|conda)\] ([A-Za-z0-9][\w.-]{0,80})(?:==|\s{1,40})([0-9][\w.+!-]{0,60})")
-_VARIABLE = re.compile(r"([A-Z][A-Z0-9_]{2,60})=(.{0,2000})")
 _PLAIN = (
     "OS",
     "PyTorch version",
@@ -31,7 +31,13 @@ _PLAIN = (
 
 @importer(
     "collect_env",
-    recognises=holds("PyTorch version", "CUDA used to build PyTorch", "GPU models and configuration", "vLLM Version"),
+    recognises=holds(
+        "PyTorch version",
+        "CUDA used to build PyTorch",
+        "GPU models and configuration",
+        "vLLM Version",
+        "Nvidia driver version",
+    ),
     hints=("collect_env", "pytorch", "vllm"),
 )
 def collect_env(capture: Capture) -> Part:
@@ -39,10 +45,7 @@ def collect_env(capture: Capture) -> Part:
     values: dict[str, str] = {}
     gpus: dict[int, dict[str, Any]] = {}
     packages: dict[str, str] = {}
-    variables: dict[str, str] = {}
-    in_variables = False
-    lines = short_lines(capture.text)
-    for number, line in enumerate(lines):
+    for line in short_lines(capture.text):
         stripped = line.strip()
         gpu = _GPU.fullmatch(stripped)
         if gpu:
@@ -56,22 +59,14 @@ def collect_env(capture: Capture) -> Part:
         if package:
             packages.setdefault(package.group(1), package.group(2))
             continue
-        in_variables = in_variables or stripped in ("Environment Variables", "NVIDIA_VISIBLE_DEVICES=all")
-        variable = _VARIABLE.fullmatch(stripped)
-        if variable and (
-            in_variables or number > len(lines) // 2 or variable.group(1).startswith(("NCCL_", "CUDA_", "VLLM_"))
-        ):
-            in_variables = True
-            variables.setdefault(variable.group(1), variable.group(2))
-            continue
         label = _LABEL.fullmatch(stripped)
         if label and label.group(1).strip() not in values:
             values[label.group(1).strip()] = label.group(2).strip()
-    return _part(capture.name, values, list(gpus.values()), packages, variables)
+    return _part(capture.name, values, list(gpus.values()), packages, matching_variables(capture.text))
 
 
 def _part(
-    name: str, values: dict[str, str], gpus: list[dict[str, Any]], packages: dict[str, str], variables: dict[str, str]
+    name: str, values: dict[str, str], gpus: list[dict[str, Any]], packages: dict[str, str], variables: list[list[str]]
 ) -> Part:
     def get(*labels: str) -> str | None:
         return next((found for label in labels if (found := known(values.get(label))) and found != "None"), None)
@@ -80,7 +75,7 @@ def _part(
         "operating_system": _operating_system(get),
         "nvidia": {"driver_version": _version(get("Nvidia driver version")), "gpus": gpus or None},
         "engines": [_engine(name, get, packages)],
-        "environment": [[key, value] for key, value in variables.items()] or None,
+        "environment": variables or None,
     }
     found: Part = _without_absent(part)
     return found
@@ -90,11 +85,13 @@ def _operating_system(get: Any) -> dict[str, Any]:
     system = get("OS")
     match = re.fullmatch(r"(.+?) \((x86_64|aarch64|arm64|ppc64le)\)", system or "")
     platform = re.match(r"Linux-(.+?)-(x86_64|aarch64|ppc64le)-with-", get("Python platform") or "")
+    wsl = "microsoft" in (get("Python platform") or "").lower()
     return {
         "pretty_name": match.group(1) if match else system,
         "architecture": match.group(2) if match else (platform.group(2) if platform else None),
         "kernel": platform.group(1) if platform else None,
         "libc": (get("Libc version") or "").replace("glibc-", "glibc ") or None,
+        "virtualization": "wsl" if wsl else None,
     }
 
 

@@ -32,7 +32,8 @@ def df(capture: Capture) -> Part:
     lines = short_lines(capture.text)
     for number, line in enumerate(lines):
         if not _ROW.search(line):
-            if "%" in line and len(line.split()) >= 4:
+            # The header is the last line before the rows that is more than a device's name.
+            if len(line.split()) >= 4:
                 unit, of_inodes = _unit(line), _is_of_inodes(line)
             continue
         words = line.split()
@@ -44,7 +45,11 @@ def df(capture: Capture) -> Part:
         if row is None:
             continue
         device, kind, numbers, path = row
-        if path not in _PURPOSES and (device in _IGNORED or path.startswith(_NOT_DISKS)):
+        if (
+            path not in _PURPOSES
+            and not (capture.command or "").startswith("path ")
+            and (device in _IGNORED or path.startswith(_NOT_DISKS))
+        ):
             continue
         record = found.setdefault(path, {"purpose": _PURPOSES.get(path, "mount"), "path": path})
         if kind and "kind" not in record:
@@ -55,6 +60,13 @@ def df(capture: Capture) -> Part:
             _set(record, "total", _number(numbers[0], unit))
             _set(record, "available", _number(numbers[2], unit))
     records = [record for record in found.values() if len(record) > 2]
+    command = capture.command or ""
+    if command.startswith("path ") and "=" in command:
+        purpose, _, path = command[5:].partition("=")
+        records = [{**record, "purpose": purpose, "path": path} for record in records[:1]]
+    elif re.fullmatch(r"df(?: -\w+)*", command) and "/" in found and "/tmp" not in found:
+        # All places are listed and this is none of its own, so it is part of the root.
+        records += [{**record, "purpose": "tmp", "path": "/tmp"} for record in records if record["path"] == "/"]
     return {"filesystems": records} if records else {}
 
 

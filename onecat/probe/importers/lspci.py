@@ -6,7 +6,7 @@ What lspci prints: https://github.com/pciutils/pciutils (ls-caps.c, ls-ecaps.c).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -233,16 +233,3 @@ def _is_nvswitch(block: Block) -> bool:
 def _is_huawei_accelerator(block: Block) -> bool:
     is_accelerator = block.class_id == "1200" or block.kind == "Processing accelerators"
     return is_accelerator and (block.vendor_id == "19e5" or block.name.startswith("Huawei"))
-
-
-def link_state(values: Mapping[str, str]) -> dict[str, Any]:
-    """Link facts from sysfs values, by the names of the files."""
-    link: dict[str, Any] = {}
-    for name, fact in (("current", "current"), ("max", "max")):
-        width = whole(values.get(f"{name}_link_width"))
-        if width in (1, 2, 4, 8, 12, 16, 32):
-            link[f"link_width_{fact}"] = width
-        speed = values.get(f"{name}_link_speed", "")
-        if speed[:1].isdigit():
-            link[f"link_speed_{fact}"] = speed
-    return link

@@ -16,7 +16,7 @@ _CONNECTIONS = re.compile(r"NV[0-9]{1,2}|PIX|PXB|PHB|NODE|SYS|SOC")
 _PEER = {
     "OK": "ok",
     "CNS": "chipset not supported",
-    "GNS": "gpu not supported",
+    "GNS": "GPU not supported",
     "TNS": "topology not supported",
     "NS": "not supported",
     "DR": "disabled by regkey",
@@ -26,13 +26,12 @@ _PEER = {
 
 @importer("nvidia-smi topo", recognises=lambda text: _ROW.search(text) is not None, hints=("topo", "nvlink", "p2p"))
 def nvidia_topology(capture: Capture) -> Part:
-    """Connections and peer access of pairs. Both directions of access are alike in this output but for `-p2p w`."""
+    """Connections of pairs, and their peer access where the command tells whether reading or writing was asked."""
     pairs: dict[tuple[int, int], dict[str, Any]] = {}
     columns: list[int | None] = []
-    ability = "r"
+    ability = _ability(capture.command or "")
     for line in short_lines(capture.text):
-        asked = re.search(r"topo -p2p ([rwnapc]{1,2})\b", line)
-        ability = asked.group(1) if asked else ability
+        ability = _ability(line) or ability
         words = line.split()
         if not words or not _WORD.fullmatch(words[0]):
             continue
@@ -46,7 +45,7 @@ def nvidia_topology(capture: Capture) -> Part:
             pair = pairs.setdefault((min(row, column), max(row, column)), {})
             if _CONNECTIONS.fullmatch(word):
                 pair.setdefault("connection", "SYS" if word == "SOC" else word)
-            elif word in _PEER and ability[0] in "rw":
+            elif word in _PEER:
                 for name, letter in (("peer_read", "r"), ("peer_write", "w")):
                     if letter in ability:
                         pair.setdefault(name, _PEER[word])
@@ -62,3 +61,9 @@ def _columns(words: list[str]) -> list[int | None]:
             break
         columns.append(int(word[3:]) if _WORD.fullmatch(word) else None)
     return columns
+
+
+def _ability(text: str) -> str:
+    """What `topo -p2p` was asked for: r and w count, others (n, a, p) tell nothing about access."""
+    match = re.search(r"topo -p2p ([rw]{1,2})\b", text)
+    return match.group(1) if match else ""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from onecat.probe.importers.sections import split_sections
+from onecat.probe.importers.sections import Section, plain_command, split_sections
 from onecat.probe.importers.text import clean
 
 Part = dict[str, Any]
@@ -21,10 +22,16 @@ Records in it may lack what a fact needs (a GPU its index): merging fills it fro
 
 @dataclass(frozen=True)
 class Capture:
-    """What a program printed on one host. name: of the file or program, for messages and evidence."""
+    """What a program printed on one host. name: of the file or program, for messages and evidence.
+
+    command: the program with its options or the file that the text is of, where that is told. exit_code: of the
+    program, where that is told; 127 when it is not there.
+    """
 
     name: str
     text: str
+    command: str | None = None
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True)
@@ -88,22 +95,49 @@ def all_importers() -> tuple[Importer, ...]:
 def parse_capture(capture: Capture) -> tuple[tuple[str, Part], ...]:
     """What every importer that recognises a capture, or a section of it, reads from it: its name and its part.
 
-    The parts come in the order of the sections. An importer that finds nothing in a text gives no part.
+    The parts come in the order of the sections. An importer that finds nothing in a text gives no part. A program that
+    the collector found hanging or failing, and of which no importer can tell anything, gives a note.
     """
     parts: list[tuple[str, Part]] = []
     for section in split_sections(capture.name, clean(capture.text)):
-        if section.note is not None:
-            parts.append((section.note["source"], {"notes": [section.note]}))
-        one = Capture(section.name, section.text)
-        chosen = [each for each in all_importers() if not each.last_resort and _takes(each, section.command, one)]
+        command = section.command or capture.command or plain_command(capture.name)
+        one = Capture(section.name, section.text, command, section.exit_code)
+        chosen = [each for each in all_importers() if not each.last_resort and _takes(each, one)]
         chosen = chosen or [each for each in all_importers() if each.last_resort and each.recognises(one.text)]
-        read = [(each.name, each.read(one)) for each in chosen]
-        parts += [(name, part) for name, part in read if part]
+        read = [(each.name, part) for each in chosen if (part := each.read(one))]
+        parts += read
+        if section.timed_out or (section.exit_code not in (None, 0, 127) and not read):
+            parts.append((section.name, {"notes": [_failure(section)]}))
     return tuple(parts)
 
 
-def _takes(one: Importer, command: str | None, capture: Capture) -> bool:
-    return command in one.sections or one.recognises(capture.text)
+SOURCES = {
+    "nvidia-smi": "nvml",
+    "npu-smi": "ascend",
+    "docker": "docker",
+    "dmesg": "kernel-log",
+    "journalctl": "kernel-log",
+    "df": "filesystems",
+    "getenforce": "selinux",
+    "ss": "listeners",
+    "nginx": "tools",
+    "lspci": "pci",
+}
+"""Programs of the collector and the agent's sources that tell the same: a note has one name, whoever writes it."""
+
+
+def _failure(section: Section) -> dict[str, Any]:
+    source = SOURCES.get((section.command or "").partition(" ")[0], section.name)
+    said = next((line.strip() for line in reversed(section.text.split("\n")) if line.strip()), "")[:300]
+    if section.timed_out:
+        return {"source": source, "kind": "timeout", "text": f"no answer in time while running {section.name}"}
+    refused = re.search(r"permission denied|not permitted|must be root|access denied", said, re.IGNORECASE)
+    kind = "permission" if refused else "error"
+    return {"source": source, "kind": kind, "text": f"{section.name}: {said or f'exit code {section.exit_code}'}"}
+
+
+def _takes(one: Importer, capture: Capture) -> bool:
+    return capture.command in one.sections or one.recognises(capture.text)
 
 
 def nearest_forms(name: str, text: str) -> list[str]:

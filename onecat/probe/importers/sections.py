@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 COLLECTOR = "===== onecat: "
-"""Begins the line with which the collector begins and ends its sections (agent/collector.sh)."""
+"""Begins the lines with which the collector begins and ends its sections (agent/collector.sh)."""
 
 _PROGRAMS = frozenset(
     re.findall(
@@ -31,21 +30,22 @@ _HEADING = re.compile(
     r"(?:#{1,4} (?:\$ )?|(?:[\w.@:~/\[\] -]{0,80})?[$#] |={3,} ?|-{3,} ?|==> )"
     r"(?P<command>[\w./-]\S*(?: [^\n]*?)?)(?: ?={3,}| ?-{3,}| <==)?"
 )
-_END = re.compile(r"end (?P<name>.+) (?P<code>[0-9]{1,3})$")
-_NOTES = {124: ("timeout", "gave no answer in time"), 137: ("timeout", "gave no answer in time")}
+_END = re.compile(r"end (?P<name>.+) (?P<code>[0-9]{1,3}|timeout)$")
 
 
 @dataclass(frozen=True)
 class Section:
-    """The output of one program. name: for people. command: the program with its options or the file, if it was told.
+    """The output of one program.
 
-    note: a Note of onecat.facts as a dictionary, when the collector says that the program failed.
+    name: for people. command: the program with its options or the file, if it was told.
+    exit_code: of the program, where the collector tells it; 127 when it is not there. timed_out: it gave no answer.
     """
 
     name: str
     text: str
     command: str | None = None
-    note: dict[str, Any] | None = None
+    exit_code: int | None = None
+    timed_out: bool = False
 
 
 def split_sections(name: str, text: str) -> tuple[Section, ...]:
@@ -53,7 +53,7 @@ def split_sections(name: str, text: str) -> tuple[Section, ...]:
 
     name: of the whole, which stays in front of the sections' own.
     """
-    if COLLECTOR in text:
+    if text.startswith(COLLECTOR) or f"\n{COLLECTOR}" in text:
         return tuple(_collector_sections(text))
     found: list[Section] = []
     command: str | None = None
@@ -95,6 +95,7 @@ def plain_command(text: str) -> str | None:
 
 
 def _collector_sections(text: str) -> Iterator[Section]:
+    """A section ends with the line that says so, or with the next one's beginning where it was cut off."""
     name: str | None = None
     lines: list[str] = []
     for line in [*text.split("\n"), COLLECTOR]:
@@ -104,20 +105,9 @@ def _collector_sections(text: str) -> Iterator[Section]:
         head = line[len(COLLECTOR) :].strip()
         end = _END.fullmatch(head)
         if name is not None:
-            code = int(end.group("code")) if end else 0
-            yield Section(name, "\n".join(lines), name, _failure(name, code, lines))
+            code = end.group("code") if end else None
+            exit_code = int(code) if code and code != "timeout" else None
+            timed_out = code in ("timeout", "124", "137")
+            yield Section(name, "\n".join(lines), name, exit_code, timed_out)
         name = None if end or not head else head
         lines = []
-
-
-def _failure(name: str, code: int, lines: list[str]) -> dict[str, Any] | None:
-    if code == 0:
-        return None
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    if code == 127:
-        return {"source": name, "kind": "absent", "text": said or f"{name} is not there"}
-    if code in _NOTES:
-        kind, text = _NOTES[code]
-        return {"source": name, "kind": kind, "text": f"{name} {text}"}
-    refused = re.search(r"permission denied|not permitted|must be root|access denied", said, re.IGNORECASE)
-    return {"source": name, "kind": "permission" if refused else "error", "text": said or f"exit code {code}"}

@@ -50,9 +50,9 @@ def clean(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROLS)
 
 
-def short_lines(text: str) -> list[str]:
-    """The lines of a text, each cut at LONGEST_LINE characters."""
-    return [line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] for line in text.split("\n")]
+def short_lines(text: str, longest: int = LONGEST_LINE) -> list[str]:
+    """The lines of a text, each cut at so many characters."""
+    return [line if len(line) <= longest else line[:longest] for line in text.split("\n")]
 
 
 def known(value: str | None) -> str | None:
