@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onecat.facts import AppArmor, KernelEvent, SeLinux
+from onecat.facts import AppArmor, Facts, KernelEvent, SeLinux
 from tests.unit.doctor.cases.form import Case, case
 from tests.unit.doctor.examples import CPU, HEALTHY, NOTHING_KNOWN, with_docker
 from tests.unit.doctor.host_examples import KNOWN, NATIVE, docker, known
@@ -32,7 +32,7 @@ FILE_DENIED = (
 )
 
 
-def denied(text: str, selinux: SeLinux = ENFORCING) -> object:
+def denied(text: str, selinux: SeLinux = ENFORCING) -> Facts:
     return known(selinux=selinux, kernel_events=(KernelEvent("selinux-denial", text, process="python"),))
 
 
@@ -48,12 +48,12 @@ CASES: list[Case] = [
     ),
     case("selinux.mode", "skip", "not known", NOTHING_KNOWN),
     case("selinux.denials", "pass", "no GPU that SELinux denied", KNOWN),
-    case("selinux.denials", "pass", "no GPU that SELinux denied", denied(FILE_DENIED)),  # type: ignore[arg-type]
-    case("selinux.denials", "fail", "denied /dev/nvidia0 to python", denied(SMI_DENIED)),  # type: ignore[arg-type]
-    case("selinux.denials", "warn", "denied /dev/nvidia0", denied(HOST_DENIED)),  # type: ignore[arg-type]
-    case("selinux.denials", "fail", "loading the driver", denied(MODULE_DENIED)),  # type: ignore[arg-type]
-    case("selinux.denials", "info", "would deny", denied(SMI_DENIED, SeLinux("permissive"))),  # type: ignore[arg-type]
-    case("selinux.denials", "info", "would deny", denied(SMI_DENIED.replace("permissive=0", "permissive=1"))),  # type: ignore[arg-type]
+    case("selinux.denials", "pass", "no GPU that SELinux denied", denied(FILE_DENIED)),
+    case("selinux.denials", "fail", "denied /dev/nvidia0 to python", denied(SMI_DENIED)),
+    case("selinux.denials", "warn", "denied /dev/nvidia0", denied(HOST_DENIED)),
+    case("selinux.denials", "fail", "loading the driver", denied(MODULE_DENIED)),
+    case("selinux.denials", "info", "would deny", denied(SMI_DENIED, SeLinux("permissive"))),
+    case("selinux.denials", "info", "would deny", denied(SMI_DENIED.replace("permissive=0", "permissive=1"))),
     case("selinux.denials", "skip", "kernel log", HEALTHY),
     case("selinux.device-labels", "pass", "a label of their own", known(selinux=ENFORCING)),
     case("selinux.device-labels", "warn", "/dev/nvidia0 has not", known(selinux=MISLABELLED)),
