@@ -14,7 +14,8 @@ EXPLAIN = "onecat.explain/1"
 def doctor_document(report: Report) -> dict[str, Any]:
     """Doctor's report in the form onecat.doctor/1.
 
-    A host that could not be reached has `reason`; without a profile each host has `profiles`, what it can run.
+    A host that could not be reached has `reason`, with `evidence` and `fix`; without a profile each host has
+    `profiles`, what it can run.
     """
     return {
         "schema": DOCTOR,
@@ -33,6 +34,8 @@ def _host(host: HostReport) -> dict[str, Any]:
     }
     if host.reason is not None:
         document["reason"] = host.reason
+        document["evidence"] = list(host.evidence)
+        document["fix"] = list(host.fix)
     if host.suitability:
         document["profiles"] = [_suitability(each) for each in host.suitability]
     return document

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 from onecat.doctor import Finding, HostReport, Report, Status, reaches
 
+_TOTALS = ("tests", "failures", "skipped", "errors")
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -15,9 +16,10 @@ def doctor_junit(report: Report, fail_on: Status = "fail") -> str:
 
     Findings at or above `fail_on` are failures, skipped checks are skipped, all else passes.
     """
-    root = ElementTree.Element("testsuites", name="onecat doctor")
-    for host in report.hosts:
-        root.append(_suite(host, fail_on))
+    suites = [_suite(host, fail_on) for host in report.hosts]
+    totals = {name: str(sum(int(suite.get(name, "0")) for suite in suites)) for name in _TOTALS}
+    root = ElementTree.Element("testsuites", name="onecat doctor", **totals)
+    root.extend(suites)
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
@@ -28,7 +30,7 @@ def _suite(host: HostReport, fail_on: Status) -> ElementTree.Element:
     suite = ElementTree.Element(
         "testsuite",
         name=_clean(host.name),
-        tests=str(len(host.findings)),
+        tests=str(len(host.findings) + (not host.reachable)),
         failures=str(len(failures)),
         skipped=str(len(skipped)),
         errors="0" if host.reachable else "1",
@@ -36,7 +38,8 @@ def _suite(host: HostReport, fail_on: Status) -> ElementTree.Element:
     )
     if not host.reachable:
         case = ElementTree.SubElement(suite, "testcase", classname="host", name="reachable")
-        ElementTree.SubElement(case, "error", message=_clean(host.reason or ""))
+        error = ElementTree.SubElement(case, "error", message=_clean(host.reason or ""))
+        error.text = _clean("\n".join([*host.evidence, *(f"fix: {step}" for step in host.fix)]))
     for finding in host.findings:
         area, _, name = finding.check.partition(".")
         subject = f" [{finding.subject}]" if finding.subject else ""

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from onecat.doctor import STATUSES, Finding, HostReport, Report, summary
+from onecat.render.fleet import matrix, totals_line
 
 
 def doctor_markdown(report: Report, *, verbose: bool = False) -> str:
     """Doctor's report as Markdown. `verbose` lists also what passed and what was skipped."""
-    return "\n".join(line for host in report.hosts for line in _host(host, report.profile, verbose))
+    lines = [line for host in report.hosts for line in _host(host, report.profile, verbose)]
+    if len(report.hosts) > 1:
+        lines = [*_fleet(report, verbose), *lines]
+    return "\n".join(lines)
+
+
+def _fleet(report: Report, verbose: bool) -> Iterator[str]:
+    """The totals and the matrix of checks by hosts, as a table."""
+    yield f"# {len(report.hosts)} hosts"
+    yield ""
+    yield _escape(totals_line(report))
+    yield ""
+    table = matrix(report, verbose=verbose)
+    if table.rows:
+        yield "| check | " + " | ".join(map(_escape, table.hosts)) + " |"
+        yield "|---" * (len(table.hosts) + 1) + "|"
+        for check, statuses in table.rows:
+            yield f"| `{check}` | " + " | ".join(status or "" for status in statuses) + " |"
+        yield ""
 
 
 def _host(host: HostReport, profile: str | None, verbose: bool) -> Iterator[str]:
@@ -18,6 +37,7 @@ def _host(host: HostReport, profile: str | None, verbose: bool) -> Iterator[str]
     yield ""
     if not host.reachable:
         yield f"Not reachable: {_escape(host.reason or '')}"
+        yield from _details(host.evidence, host.fix, "")
         yield ""
         return
     yield ", ".join(f"{count} {status}" for status, count in summary(host.findings).items())
@@ -39,10 +59,16 @@ def _host(host: HostReport, profile: str | None, verbose: bool) -> Iterator[str]
 def _finding(finding: Finding) -> Iterator[str]:
     subject = f"{_escape(finding.subject)}: " if finding.subject else ""
     yield f"- **{subject}{_escape(finding.title)}** (`{finding.check}`)"
-    for line in finding.evidence:
-        yield f"  - seen: {_code(line)}"
-    for line in finding.fix:
-        yield f"  - fix: {_code(line)}"
+    yield from _details(finding.evidence, finding.fix, "  ")
+
+
+def _details(evidence: Sequence[str], fix: Sequence[str], indent: str) -> Iterator[str]:
+    if not indent and (evidence or fix):
+        yield ""
+    for line in evidence:
+        yield f"{indent}- seen: {_code(line)}"
+    for line in fix:
+        yield f"{indent}- fix: {_code(line)}"
 
 
 def _escape(text: str) -> str:

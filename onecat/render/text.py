@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,7 @@ def _host(host: HostReport, profile: str | None, verbose: bool, width: int) -> I
     name = f"{host.name} for profile {profile}" if profile else host.name
     if not host.reachable:
         yield from _wrapped(f"{name}: not reachable: {host.reason}", width, "", "  ", STYLES["fail"], len(name))
+        yield from _details(host.evidence, host.fix, width)
         return
     counts = ", ".join(f"{count} {status}" for status, count in summary(host.findings).items() if count)
     yield Line(f"{name}: {counts} ({host.seconds:.2f} s)", "bold", len(name))
@@ -90,9 +91,14 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
     yield from _wrapped(head, width, f"{finding.status:<5} ", " " * 6, STYLES[finding.status], len(finding.status))
     if not is_detailed:
         return
-    if finding.evidence and finding.status != "info":
-        yield from _wrapped(finding.evidence[0], width, " " * 6 + "seen: ", " " * 12)
-    for index, step in enumerate(finding.fix):
+    yield from _details(finding.evidence if finding.status != "info" else (), finding.fix, width)
+
+
+def _details(evidence: Sequence[str], fix: Sequence[str], width: int) -> Iterator[Line]:
+    """One line of evidence, and what to type."""
+    if evidence:
+        yield from _wrapped(evidence[0], width, " " * 6 + "seen: ", " " * 12)
+    for index, step in enumerate(fix):
         yield from _wrapped(step, width, " " * 6 + ("fix:  " if index == 0 else " " * 6), " " * 12)
 
 
