@@ -17,16 +17,28 @@ from tests.testbed.base_image import BASE_TAG
 
 USER = "onecat"
 USER_ID = 1000
+VISITOR = "visitor"
+"""A second user, who logs in by a password only and needs it for sudo, too; running_ssh_host gives it one."""
+INNER_PORT = 2222
+"""Where sshd listens inside of the container only: reached through it as a jump host."""
+NVML_FOLDER = "/opt/nvml"
+"""Where a host looks for the NVML library and its description."""
 TAG = "onecat-test/ssh:bookworm"
 START_SECONDS = 30
 
 DOCKERFILE = f"""\
 FROM {BASE_TAG}
 RUN apt-get -qq update \\
- && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends openssh-server \\
+ && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends openssh-server sudo \\
  && rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_* \\
  && mkdir -p /run/sshd \\
- && useradd --create-home --uid {USER_ID} --shell /bin/bash {USER}
+ && useradd --create-home --uid {USER_ID} --shell /bin/bash {USER} \\
+ && useradd --create-home --shell /bin/bash {VISITOR} \\
+ && printf '%s\\n' '{USER} ALL=(ALL) NOPASSWD: ALL' '{VISITOR} ALL=(ALL) ALL' > /etc/sudoers.d/onecat \\
+ && printf '%s\\n' 'ListenAddress 0.0.0.0:22' 'ListenAddress 127.0.0.1:{INNER_PORT}' \\
+    'SetEnv LD_LIBRARY_PATH={NVML_FOLDER} FAKE_NVML_JSON={NVML_FOLDER}/host.json' \\
+    'Match User {VISITOR}' '  PubkeyAuthentication no' '  KbdInteractiveAuthentication no' \\
+    > /etc/ssh/sshd_config.d/onecat.conf
 EXPOSE 22
 CMD ["/usr/sbin/sshd", "-D", "-e"]
 """
@@ -37,7 +49,7 @@ class SshHost:
     """One reachable host.
 
     container: its docker name, for tests that pause or change it. key: the private key that opens it.
-    known_hosts: a file with its host key, so checking stays on.
+    known_hosts: a file with its host key, so checking stays on. host_key: that key, as `TYPE BASE64 COMMENT`.
     """
 
     container: str
@@ -46,6 +58,7 @@ class SshHost:
     user: str
     key: Path
     known_hosts: Path
+    host_key: str
 
     def argv(self, *command: str) -> list[str]:
         """The `ssh` command line that runs a command there, reading no configuration of this machine's user."""
@@ -101,8 +114,9 @@ def running_ssh_host(docker_client: Any, image: str, directory: Path, **options:
             user=USER,
             key=directory / "user_key",
             known_hosts=directory / "known_hosts",
+            host_key=(directory / "host_key.pub").read_text(),
         )
-        host.known_hosts.write_text(f"{host.address} {(directory / 'host_key.pub').read_text()}")
+        host.known_hosts.write_text(f"{host.address} {host.host_key}")
         _wait_until_it_answers(host, container)
         yield host
     finally:
@@ -111,6 +125,29 @@ def running_ssh_host(docker_client: Any, image: str, directory: Path, **options:
 
 def _make_key(path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "onecat test", "-f", str(path)], check=True)
+
+
+def put_folder(container: Any, folder: Path, place: str) -> None:
+    """Copy a folder of this machine into a container, as root's and readable for all; it replaces what was there."""
+    run_inside(container, "rm", "-rf", place)
+
+    def as_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+        entry.uid = entry.gid = 0
+        entry.mode |= 0o755 if entry.isdir() else 0o444
+        return entry
+
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.add(folder, place.lstrip("/"), filter=as_root)
+    container.put_archive("/", buffer.getvalue())
+
+
+def run_inside(container: Any, *argv: str) -> str:
+    """Run a program as root in a container; returns its output. Raises RuntimeError when it fails."""
+    code, output = container.exec_run(list(argv))
+    if code != 0:
+        raise RuntimeError(f"{argv[0]}: exit code {code}: {output.decode(errors='replace')}")
+    return str(output.decode())
 
 
 def _archive(directory: Path) -> bytes:
