@@ -86,7 +86,11 @@ def environment_allocator(context: Context) -> Iterator[Verdict]:
 )
 def environment_nccl(context: Context) -> Iterator[Verdict]:
     """NCCL_* variables of the user who probes; what costs speed only where there are GPUs that it can slow."""
-    found = {name: value for name, value in variables(context).items() if name.startswith("NCCL_")}
+    found = {
+        name: value
+        for name, value in variables(context).items()
+        if name.startswith("NCCL_") and name != "NCCL_VERSION"  # what NVIDIA's images call their package
+    }
     several, linked = len(context.gpus) > 1, _has_nvlink(context)
     spoken: list[Verdict] = []
     no_peers = found.pop("NCCL_P2P_DISABLE", None)

@@ -92,6 +92,7 @@ CASES: list[Case] = [
     ),
     case("environment.nccl", "warn", "over the network", environment(NCCL_SHM_DISABLE="1"), None),
     case("environment.nccl", "info", "told how to work", environment(NCCL_DEBUG="INFO"), None),
+    case("environment.nccl", "pass", "No NCCL variable", environment(NCCL_VERSION="2.28.3-1"), None),
     case("environment.nccl", "skip", "not known", HEALTHY),
     case("environment.proxy", "pass", "No proxy", KNOWN),
     case("environment.proxy", "warn", "health checks", environment(http_proxy="http://proxy:3128")),
