@@ -67,7 +67,7 @@ def settings(text):
     Form: https://www.freedesktop.org/software/systemd/man/latest/systemd.syntax.html
     """
     pairs = []
-    for line in re.sub(r"\\\n\s*", " ", text).splitlines():
+    for line in re.sub(r"\s*\\\n\s*", " ", text).splitlines():
         name, separator, value = line.strip().partition("=")
         if separator and not name.startswith(("#", ";", "[")):
             for secret in SECRETS:
