@@ -33,6 +33,7 @@ class Gpu:
     """A GPU as NVML reports it. `error` is set when the driver lists it and it does not answer.
 
     process_ids, processes: None when not known, empty when none uses it.
+    numa_node: as `nvidia-smi topo -m` tells it; what the kernel says is PciDevice.numa_node.
     event_reasons: NVML's bits why the clocks are low. *_clock_application: what was set for applications.
     temperature_slowdown_celsius: where the card begins to slow itself.
     virtualization_mode: nvidia-smi's words in lower case: "none", "pass-through", "vgpu", "host vgpu", "host vsga".
@@ -93,6 +94,7 @@ class Gpu:
     fabric_state: str | None = None
     fabric_status: str | None = None
     nvlinks: tuple[NvLink, ...] | None = None
+    numa_node: int | None = None
     process_ids: tuple[int, ...] | None = None
     processes: tuple[GpuProcess, ...] | None = None
 

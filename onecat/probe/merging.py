@@ -213,7 +213,25 @@ def _complete(document: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in _completed_fields(Facts, document).items() if value is not None}
 
 
+def _without_rows(gpus: Sequence[Record]) -> Sequence[Record]:
+    """Give what a topology's rows say, which have nothing but a number, to the GPUs that have none.
+
+    NVML numbers GPUs by their addresses. Where not as many are without a number as there are rows, which is which is
+    not known, and the rows are left out.
+    """
+    rows = [gpu for gpu in gpus if not any(gpu.get(key) for key in ("pci_address", "uuid", "name"))]
+    waiting = sorted((gpu for gpu in gpus if gpu.get("index") is None), key=lambda gpu: str(gpu.get("pci_address")))
+    if not waiting or not rows:
+        return gpus
+    others = [gpu for gpu in gpus if gpu not in rows and gpu not in waiting]
+    if len(rows) != len(waiting):
+        return [*others, *waiting]
+    rows.sort(key=lambda gpu: gpu["index"])
+    return [*others, *(_merge_records("nvidia.gpus", *both) for both in zip(waiting, rows, strict=True))]
+
+
 def _numbered(gpus: Sequence[Record]) -> list[dict[str, Any]]:
+    gpus = _without_rows(gpus)
     used = {gpu["index"] for gpu in gpus if gpu.get("index") is not None}
     waiting = sorted((gpu for gpu in gpus if gpu.get("index") is None), key=lambda gpu: str(gpu.get("pci_address")))
     numbered = [dict(gpu) for gpu in gpus if gpu.get("index") is not None]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.registry import Verdict, check
-from onecat.facts import GpuPair
+from onecat.facts import Gpu, GpuPair
 
 NVIDIA_TOPOLOGY = "https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2134/user-guide/docs/env.html"
 PARALLELISM = "https://docs.vllm.ai/en/latest/serving/parallelism_scaling/"
@@ -36,9 +36,9 @@ def topology_numa(context: Context) -> Iterator[Verdict]:
     """The NUMA node that the kernel gives for each GPU; -1 means that the firmware does not tell."""
     nodes = {}
     for gpu in context.gpus:
-        device = context.pci_device(gpu)
-        if device is not None and device.numa_node is not None and device.numa_node >= 0:
-            nodes[gpu.index] = device.numa_node
+        node = _numa_node(context, gpu)
+        if node is not None:
+            nodes[gpu.index] = node
     evidence = tuple(f"GPU {index}: NUMA node {node}" for index, node in nodes.items())
     cpu = context.facts.cpu
     if context.gpus and cpu is not None and cpu.numa_nodes == 1:
@@ -128,16 +128,18 @@ def topology_layout(context: Context) -> Iterator[Verdict]:
     yield Verdict("info", _suggestion(context, pairs, groups), evidence=evidence, fix=_layouts(groups, count))
 
 
+def _numa_node(context: Context, gpu: Gpu) -> int | None:
+    """The NUMA node by the bus, else by the topology's table; None where neither tells (-1: the firmware does not)."""
+    device = context.pci_device(gpu)
+    node = device.numa_node if device is not None and device.numa_node is not None else gpu.numa_node
+    return node if node is not None and node >= 0 else None
+
+
 def _groups(context: Context, pairs: list[GpuPair]) -> list[list[int]]:
     """The GPUs that belong together: by NVLink where there is any, else by socket."""
     indices = sorted({index for pair in pairs for index in (pair.first, pair.second)})
     linked = any(_linked(pair) for pair in pairs)
-    nodes = {}
-    for gpu in context.gpus:
-        device = context.pci_device(gpu)
-        nodes[gpu.index] = (
-            device.numa_node if device and device.numa_node is not None and device.numa_node >= 0 else None
-        )
+    nodes = {gpu.index: _numa_node(context, gpu) for gpu in context.gpus}
 
     def together(pair: GpuPair) -> bool:
         if linked:

@@ -26,8 +26,12 @@ _PEER = {
 
 @importer("nvidia-smi topo", recognises=lambda text: _ROW.search(text) is not None, hints=("topo", "nvlink", "p2p"))
 def nvidia_topology(capture: Capture) -> Part:
-    """Connections of pairs, and their peer access where the command tells whether reading or writing was asked."""
+    """Connections of pairs, and their peer access where the command tells whether reading or writing was asked.
+
+    The rows are also a list of the GPUs that the driver shows, with the NUMA node of each.
+    """
     pairs: dict[tuple[int, int], dict[str, Any]] = {}
+    gpus: dict[int, dict[str, Any]] = {}
     columns: list[int | None] = []
     ability = _ability(capture.command or "")
     for line in short_lines(capture.text):
@@ -39,6 +43,12 @@ def nvidia_topology(capture: Capture) -> Part:
             columns = _columns(words)
             continue
         row = int(words[0][3:])
+        for each in (row, *(column for column in columns if column is not None)):
+            gpus.setdefault(each, {"index": each})
+        # CPU affinity, NUMA affinity and more stand behind the columns of devices.
+        affinities = words[1 + len(columns) :]
+        if len(affinities) >= 2 and affinities[1].isdecimal() and len(affinities[1]) <= 4:
+            gpus[row]["numa_node"] = int(affinities[1])
         for column, word in zip(columns, words[1:], strict=False):
             if column is None or column == row:
                 continue
@@ -50,7 +60,8 @@ def nvidia_topology(capture: Capture) -> Part:
                     if letter in ability:
                         pair.setdefault(name, _PEER[word])
     found = [{"first": first, "second": second, **pair} for (first, second), pair in sorted(pairs.items()) if pair]
-    return {"nvidia": {"pairs": found}} if found else {}
+    nvidia = {"gpus": [gpus[index] for index in sorted(gpus)], **({"pairs": found} if found else {})}
+    return {"nvidia": nvidia} if gpus else {}
 
 
 def _columns(words: list[str]) -> list[int | None]:
