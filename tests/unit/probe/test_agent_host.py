@@ -466,24 +466,28 @@ def test_sizes_are_read_as_docker_reads_them(text: object, size: int | None) -> 
 def test_the_daemons_own_settings_come_from_its_file(tmp_path: Path) -> None:
     settings = {"log-opts": {"max-size": "10m", "max-file": "3"}, "default-shm-size": "8G"}
     host = machine(tmp_path, {"etc/docker/daemon.json": json.dumps(settings)})
-    assert docker_daemon.daemon_settings(host, {}) == {
+    assert docker_daemon.daemon_settings(host, {}, None) == {
         "log_options": [["max-file", "3"], ["max-size", "10m"]],
         "shm_size": 8 << 30,
     }
     (tmp_path / "etc/docker/daemon.json").unlink()
-    assert docker_daemon.daemon_settings(host, {}) == {"log_options": [], "shm_size": None}
+    assert docker_daemon.daemon_settings(host, {}, None) == {"log_options": [], "shm_size": None}
     (tmp_path / "etc/docker/daemon.json").write_text("{ broken")
-    assert docker_daemon.daemon_settings(host, {}) == {}
+    assert docker_daemon.daemon_settings(host, {}, None) == {}
 
 
-def test_the_daemons_command_line_tells_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pid", [None, 1, 77])
+def test_the_daemons_command_line_tells_more(pid: int | None, tmp_path: Path) -> None:
     line = "dockerd\0--config-file=/etc/own.json\0--log-opt\0max-size=5m\0--default-shm-size\x001g\0--debug\0"
     files: dict[str, str | bytes] = {
         "var/run/docker.pid": "77\n",
+        "proc/77/comm": "dockerd\n",
         "proc/77/cmdline": line,
+        "proc/1/comm": "systemd\n",
+        "proc/1/cmdline": "/sbin/init\0",
         "etc/own.json": json.dumps({"log-opts": {"max-size": "1m", "compress": True}}),
     }
-    assert docker_daemon.daemon_settings(machine(tmp_path, files), {}) == {
+    assert docker_daemon.daemon_settings(machine(tmp_path, files), {}, pid) == {
         "log_options": [["compress", "True"], ["max-size", "5m"]],
         "shm_size": 1 << 30,
     }

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import socket
+import struct
 
 from onecat.probe.agent.core import as_int
 from onecat.probe.agent.sources.storage import filesystem, read_mounts
@@ -22,13 +23,20 @@ SERVING = re.compile(
 SECRET = re.compile(r"token|secret|password|api.?key", re.IGNORECASE)
 
 
+CREDENTIALS = struct.Struct("3i")
+
+
 class Daemon:
-    """Answers of one daemon. Requests are HTTP/1.0, so that each answer ends with its connection."""
+    """Answers of one daemon. Requests are HTTP/1.0, so that each answer ends with its connection.
+
+    pid: the process that made the socket: the daemon, or systemd for it.
+    """
 
     def __init__(self, address, timeout):
         scheme, _, place = address.partition("://")
         self.timeout = timeout
         self.api_version = None
+        self.pid = None  # type: int | None
         if scheme == "unix":
             self.family, self.place = socket.AF_UNIX, place
         else:
@@ -39,6 +47,9 @@ class Daemon:
         with socket.socket(self.family, socket.SOCK_STREAM) as connection:
             connection.settimeout(self.timeout)
             connection.connect(self.place)
+            if self.family == socket.AF_UNIX:
+                credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+                self.pid = CREDENTIALS.unpack(credentials)[0]
             connection.sendall(("GET " + path + " HTTP/1.0\r\nHost: localhost\r\n\r\n").encode())
             data = b""
             while True:
@@ -94,7 +105,7 @@ def ask(machine, address, emit):
     )
     emit(docker=facts)
     if address.startswith("unix:"):
-        emit(docker=daemon_settings(machine, info))
+        emit(docker=daemon_settings(machine, info, daemon.pid))
     emit(doing="asking the Docker daemon for its containers")
     emit(docker={"containers": containers(daemon, info)})
     emit(doing="asking the Docker daemon for its images")
@@ -104,13 +115,13 @@ def ask(machine, address, emit):
         emit(filesystems=[filesystem(machine, "docker", info["DockerRootDir"], read_mounts(machine))])
 
 
-def daemon_settings(machine, info):
+def daemon_settings(machine, info, pid):
     """The defaults for containers that only the daemon's own settings tell: its file, and its command line."""
     if "name=rootless" in (info.get("SecurityOptions") or []):
         place = os.path.expanduser("~/.config/docker/daemon.json")
     else:
         place = "/etc/docker/daemon.json"
-    arguments = daemon_arguments(machine)
+    arguments = daemon_arguments(machine, pid)
     place = next((value for name, value in arguments if name == "--config-file"), place)
     try:
         settings = json.loads(machine.read(place) or "{}") if machine.exists(place) else {}
@@ -125,10 +136,11 @@ def daemon_settings(machine, info):
     }
 
 
-def daemon_arguments(machine):
+def daemon_arguments(machine, pid):
     """The options of a running dockerd, as pairs of name and value; none where its process cannot be told."""
-    pid = machine.read_or_none("/var/run/docker.pid")
-    words = (machine.read_or_none("/proc/" + pid + "/cmdline") or "").split("\0") if pid else []
+    if pid is None or machine.read_or_none(f"/proc/{pid}/comm") != "dockerd":
+        pid = machine.read_or_none("/var/run/docker.pid")
+    words = (machine.read_or_none(f"/proc/{pid}/cmdline") or "").split("\0") if pid else []
     pairs = []
     for number, word in enumerate(words):
         name, separator, value = word.partition("=")
