@@ -1,0 +1,155 @@
+"""Facts that are not there: what nobody has looked at cannot be right."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from onecat.config import Profile
+from onecat.doctor import Finding, examine
+from onecat.facts import (
+    EngineEnvironment,
+    Facts,
+    Gpu,
+    GpuPair,
+    KernelEvent,
+    LoadMeasurement,
+    Nvidia,
+    OperatingSystem,
+    PciBus,
+    PciDevice,
+)
+from onecat.facts.machine import KernelEventKind
+from tests.unit.doctor.examples import A100, COMPLETE, CPU, H200, V100
+
+NAMED = Facts(
+    host="gpu1",
+    nvidia=Nvidia(
+        gpus=(Gpu(0, "Tesla V100-PCIE-32GB"), Gpu(1, "Tesla V100-PCIE-32GB")),
+        pci_devices=(PciDevice("0000:3b:00.0", "10de", "1db6"),),
+    ),
+)
+"""Two GPUs of which no more is known than that they answer, and their names."""
+
+KNOWN_FROM_NAMES = {
+    "driver.loaded",  # NVML shows GPUs
+    "gpu.arch-in-image",  # by the table of products, for what the profile's recipe builds
+    "gpu.compute-capability",  # by the table of products
+    "gpu.count",
+    "gpu.fallen-off-bus",  # they answer
+    "gpu.model",
+    "gpu.present",
+    "gpu.reachable",
+}
+AREAS = ("cuda.", "driver.", "gpu.", "nvlink.", "pcie.", "topology.")
+
+
+def passed(findings: tuple[Finding, ...]) -> set[str]:
+    return {finding.check for finding in findings if finding.status == "pass" and finding.check.startswith(AREAS)}
+
+
+@pytest.mark.parametrize("profile", [None, V100, CPU], ids=["no profile", "v100", "cpu"])
+def test_two_names_let_nothing_pass_that_needs_more(profile: Profile | None) -> None:
+    findings = examine(NAMED, profile)
+    assert passed(findings) <= KNOWN_FROM_NAMES
+    assert {finding.status for finding in findings} <= {"pass", "skip"}
+
+
+def optional_fields(record: type[Any]) -> list[str]:
+    hints = typing.get_type_hints(record)
+    return [
+        field.name
+        for field in dataclasses.fields(record)
+        if typing.get_origin(hints[field.name]) in (typing.Union, types.UnionType)
+    ]
+
+
+@pytest.mark.parametrize("name", optional_fields(Gpu))
+def test_without_one_fact_of_the_gpus_the_complete_host_still_has_nothing_wrong(name: str) -> None:
+    assert COMPLETE.nvidia is not None
+    gpus = tuple(replace(gpu, **{name: None}) for gpu in COMPLETE.nvidia.gpus)
+    findings = examine(replace(COMPLETE, nvidia=replace(COMPLETE.nvidia, gpus=gpus)), V100)
+    wrong = [each for each in findings if each.status in ("fail", "warn") and each.check.startswith(AREAS)]
+    # Without an address a GPU cannot be told from the devices on the bus; nothing else may speak up.
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", optional_fields(Nvidia))
+def test_without_one_fact_of_the_driver_the_complete_host_still_has_nothing_wrong(name: str) -> None:
+    assert COMPLETE.nvidia is not None
+    findings = examine(replace(COMPLETE, nvidia=replace(COMPLETE.nvidia, **{name: None})), V100)
+    assert [each for each in findings if each.status in ("fail", "warn") and each.check.startswith(AREAS)] == []
+
+
+@pytest.mark.parametrize("name", optional_fields(PciDevice))
+def test_without_one_fact_of_the_bus_the_complete_host_still_has_nothing_wrong(name: str) -> None:
+    assert COMPLETE.nvidia is not None
+    devices = tuple(replace(device, **{name: None}) for device in COMPLETE.nvidia.pci_devices)
+    findings = examine(replace(COMPLETE, nvidia=replace(COMPLETE.nvidia, pci_devices=devices)), V100)
+    assert [each for each in findings if each.status in ("fail", "warn") and each.check.startswith(AREAS)] == []
+
+
+EVENTS = st.lists(
+    st.builds(
+        KernelEvent,
+        kind=st.sampled_from(typing.get_args(KernelEventKind)),
+        text=st.sampled_from(["NVRM: Xid (PCI:0000:3b:00): 154, (Node Reboot Required)", "severity=Corrected"])
+        | st.text(),
+        address=st.sampled_from([None, "0000:3b:00.0", "0000:3b:00", "0000:AF:00.0", "", "nonsense"]),
+        xid=st.none() | st.integers(0, 200),
+    ),
+    max_size=3,
+)
+ENGINES = st.lists(st.from_type(EngineEnvironment), max_size=2)
+LOADS = st.lists(st.builds(LoadMeasurement, gpu=st.integers(0, 2), link_generation=st.integers(0, 9)), max_size=2)
+SHAKEN = (OperatingSystem, PciBus, Nvidia, Gpu, PciDevice, GpuPair)
+CHANGES = {
+    record: st.fixed_dictionaries(
+        {},
+        optional={
+            field.name: st.from_type(typing.get_type_hints(record)[field.name])
+            for field in dataclasses.fields(record)
+            if field.name not in ("gpus", "pairs", "pci_devices", "loads")
+        },
+    )
+    for record in SHAKEN
+}
+
+
+@st.composite
+def gpu_hosts(draw: st.DrawFn) -> Facts:
+    """The complete host with some of its facts replaced by any other of their type, absent ones too."""
+    assert COMPLETE.nvidia is not None and COMPLETE.operating_system is not None and COMPLETE.pci is not None
+
+    def shaken(record: Any) -> Any:
+        return replace(record, **draw(CHANGES[type(record)]))
+
+    nvidia = COMPLETE.nvidia
+    return replace(
+        COMPLETE,
+        nvidia=replace(
+            shaken(nvidia),
+            gpus=tuple(map(shaken, nvidia.gpus)),
+            pci_devices=tuple(map(shaken, nvidia.pci_devices)),
+            pairs=tuple(map(shaken, nvidia.pairs)),
+            loads=tuple(draw(LOADS)),
+        ),
+        operating_system=shaken(COMPLETE.operating_system),
+        pci=shaken(COMPLETE.pci),
+        kernel_events=tuple(draw(EVENTS)),
+        engines=tuple(draw(ENGINES)),
+    )
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(gpu_hosts(), st.sampled_from([None, V100, CPU, A100, H200]))
+def test_no_facts_of_a_gpu_host_break_a_check(facts: Facts, profile: Profile | None) -> None:
+    title = "Not checked: onecat has a fault in this check"
+    assert [each for each in examine(facts, profile) if each.title == title] == []
