@@ -29,7 +29,8 @@ def driver_loaded(context: Context) -> Iterator[Verdict]:
         flavour = {True: " (open)", False: " (proprietary)", None: ""}[nvidia.kernel_module_open]
         yield Verdict("pass", f"Kernel module {nvidia.kernel_module_version}{flavour} is loaded")
     elif context.gpus:
-        yield Verdict("pass", f"Driver {nvidia.driver_version} is loaded", evidence=("NVML shows GPUs",))
+        version = f" {nvidia.driver_version}" if nvidia.driver_version else ""
+        yield Verdict("pass", f"Driver{version} is loaded", evidence=("the driver shows GPUs",))
     elif is_wsl(context):
         yield Verdict("skip", "Not checked: in WSL the driver is that of Windows")
     elif context.facts.note("driver"):
