@@ -29,8 +29,8 @@ def test_checks_have_areas_and_pages() -> None:
 
 
 def test_only_and_skip_take_ids_and_patterns() -> None:
-    findings = examine(HEALTHY, V100, only=["pcie.*", "gpu.count"], skip=["pcie.replays"])
-    assert {finding.check for finding in findings} == {"pcie.link-width", "gpu.count"}
+    findings = examine(HEALTHY, V100, only=["gpu.ecc-*", "gpu.count"], skip=["gpu.ecc-mode"])
+    assert {finding.check for finding in findings} == {"gpu.ecc-corrected", "gpu.ecc-errors", "gpu.count"}
 
 
 def test_a_pattern_that_fits_nothing_is_an_error() -> None:
