@@ -51,6 +51,11 @@ class Context:
         return self.profile is not None and self.profile.hardware.accelerator == "nvidia"
 
     @property
+    def concerns_gpus(self) -> bool:
+        """Whether it is a fault when NVIDIA GPUs do not work: for a profile that uses them, and without a profile."""
+        return self.profile is None or self.wants_gpus
+
+    @property
     def nvidia(self) -> Nvidia:
         """The NVIDIA facts, empty when there are none."""
         return self.facts.nvidia or Nvidia()

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from onecat.config import Profile
 
 
+_ABOUT_ONE_RUN = ("serving.log", "docker.smoke")
+"""Checks of what one server or image did, which says nothing about what else the host can run."""
+
+
 def examine(
     facts: Facts,
     profile: Profile | None = None,
@@ -65,7 +69,7 @@ def suitability(facts: Facts, profiles: Iterable[Profile], settings: Settings | 
     for profile in profiles:
         failures: dict[str, tuple[Finding, ...]] = {}
         for runtime in profile.launch.runtimes:
-            findings = examine(facts, profile, replace(base, runtime=runtime))
+            findings = examine(facts, profile, replace(base, runtime=runtime), skip=_ABOUT_ONE_RUN)
             failures[runtime] = tuple(finding for finding in findings if finding.status == "fail")
         runtimes = tuple(runtime for runtime, failed in failures.items() if not failed)
         missing = () if runtimes else tuple(dict.fromkeys(each for failed in failures.values() for each in failed))

@@ -111,10 +111,12 @@ def systemd_units(context: Context) -> str | None:
 
 
 def ascend(context: Context) -> str | None:
-    """There are Ascend NPUs."""
+    """There are Ascend NPUs, and the profile, if one was chosen, uses them."""
     ascend = context.facts.ascend
+    if context.profile is not None and context.profile.hardware.accelerator != "ascend":
+        return f"the profile {context.profile.name} uses no Ascend NPU"
     if ascend is not None and (ascend.npus or ascend.pci_devices or ascend.npu_smi_version):
         return None
-    if ascend is None and context.profile is not None and context.profile.hardware.accelerator == "ascend":
+    if ascend is None and context.profile is not None:
         return context.why_absent("ascend", "no Ascend facts were collected")
     return "there is no Ascend NPU"

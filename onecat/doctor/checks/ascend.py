@@ -163,8 +163,7 @@ def ascend_driver_files(context: Context) -> Iterator[Verdict]:
     requires=(requirements.ascend,),
 )
 def ascend_cann(context: Context) -> Iterator[Verdict]:
-    """The CANN on the host against the release of vllm-ascend that the profile names, or against every known "
-    "release."""
+    """The CANN on the host against the release of vllm-ascend that the profile names, else against all known ones."""
     cann = _ascend(context).cann_version
     releases = ascend_table().releases
     engine = context.profile.engine if context.profile and context.profile.engine.name == "vllm-ascend" else None

@@ -106,9 +106,10 @@ def selinux_denials(context: Context) -> Iterator[Verdict]:
 
 def _denied(denial: KernelEvent, context: Context) -> Verdict:
     what = _object(denial.text)
+    concerns = context.profile is None or context.profile.hardware.accelerator != "none"
     if _is_module(denial.text):
         return Verdict(
-            "fail",
+            "fail" if concerns else "info",
             "SELinux keeps the kernel from loading the driver",
             what,
             (denial.text,),
@@ -117,7 +118,7 @@ def _denied(denial: KernelEvent, context: Context) -> Verdict:
         )
     who = f" to {denial.process}" if denial.process else ""
     return Verdict(
-        "fail" if "container" in _type(denial.text, "scontext") else "warn",
+        "info" if not concerns else "fail" if "container" in _type(denial.text, "scontext") else "warn",
         f"SELinux has denied {what}{who}",
         what,
         (denial.text,),
@@ -189,7 +190,7 @@ def selinux_device_labels(context: Context) -> Iterator[Verdict]:
         yield Verdict("pass", "NVIDIA's device files have a label of their own", evidence=(" ".join(labels[0]),))
     else:
         yield Verdict(
-            "warn" if selinux.mode == "enforcing" else "info",
+            "warn" if selinux.mode == "enforcing" and context.concerns_gpus else "info",
             f"{wrong[0][0]} has not the label of a GPU",
             evidence=tuple(f"{path}: {label}" for path, label in wrong),
             fix=("sudo restorecon -v /dev/nvidia*",),

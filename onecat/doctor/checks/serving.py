@@ -73,8 +73,7 @@ def serving_proxy_port(context: Context) -> Iterator[Verdict]:
     ),
 )
 def serving_nginx(context: Context) -> Iterator[Verdict]:
-    """The program nginx in PATH and the usual directories, and its version, against what onecat's configuration "
-    "uses."""
+    """The program nginx in PATH and the usual directories; its version against what onecat's configuration uses."""
     tools = context.facts.tools
     if context.settings.proxy_port is None:
         yield Verdict("skip", "Not checked: the deployment has no proxy")

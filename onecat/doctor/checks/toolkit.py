@@ -295,7 +295,7 @@ def docker_uvm_device(context: Context) -> Iterator[Verdict]:
         yield Verdict("pass", "/dev/nvidia-uvm is there")
     elif system is not None and system.container:
         yield Verdict(
-            "fail",
+            "fail" if context.concerns_gpus else "info",
             "This container has GPUs without /dev/nvidia-uvm: CUDA does not work in it",
             evidence=(", ".join(files),),
             fix=("start the container anew with --gpus all, or with --device /dev/nvidia-uvm as well",),

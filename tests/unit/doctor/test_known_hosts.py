@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onecat.config import Profile
-from onecat.doctor import Finding, Settings, examine
+from onecat.doctor import Finding, Settings, examine, suitability
 from onecat.facts import (
     AppArmor,
     Ascend,
@@ -25,6 +25,7 @@ from onecat.facts import (
     Npu,
     OperatingSystem,
     SeLinux,
+    ServerLog,
     SystemdUnit,
 )
 from tests.unit.doctor.cases.ascend import HOST
@@ -160,3 +161,21 @@ def test_nothing_that_can_be_known_breaks_a_check(rooms: dict[str, object], prof
 def test_denials_of_files_that_are_no_gpus_are_left_to_others() -> None:
     facts = known(selinux=SeLinux("enforcing"), kernel_events=(KernelEvent("selinux-denial", FILE_DENIED),))
     assert [finding.status for finding in examine(facts, V100, only=["selinux.denials"])] == ["pass"]
+
+
+def test_what_one_server_or_image_did_says_nothing_of_what_a_host_can_run() -> None:
+    failed = known(
+        server_logs=(ServerLog("a.log", ("CUDA error: no kernel image is available for execution on the device",)),),
+        engines=(EngineEnvironment("vllm:0.27.1", gpu_ok=False),),
+    )
+    assert {finding.check for finding in examine(failed) if finding.status == "fail"} == {"serving.log", "docker.smoke"}
+    assert all(each.runtimes for each in suitability(failed, [CPU, V100]))
+
+
+def test_what_keeps_gpus_from_working_does_not_keep_a_profile_without_gpus_from_running() -> None:
+    denied = known(
+        selinux=SeLinux("enforcing"),
+        kernel_events=(KernelEvent("selinux-denial", MODULE_DENIED), KernelEvent("selinux-denial", SMI_DENIED)),
+    )
+    runtimes = {each.profile: each.runtimes for each in suitability(denied, [CPU, V100])}
+    assert runtimes == {"cpu": ("native", "container"), "v100x2-pcie": ()}

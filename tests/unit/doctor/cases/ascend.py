@@ -7,11 +7,11 @@ from typing import Any
 
 from onecat.config import Profile
 from onecat.config.schema import LaunchArgument
-from onecat.doctor import Settings
+from onecat.doctor import Settings, Status
 from onecat.facts import Ascend, Facts, Note, Npu, OperatingSystem
 from onecat.knowledge.ascend import ascend_table
-from tests.unit.doctor.cases.form import Case, case
-from tests.unit.doctor.examples import CPU, GIB, HEALTHY, NOTHING_KNOWN, with_hardware
+from tests.unit.doctor.cases.form import DEFAULTS, Case
+from tests.unit.doctor.examples import CPU, GIB, HEALTHY, NOTHING_KNOWN, V100, with_hardware
 
 FILES = (
     *ascend_table().device_nodes,
@@ -70,6 +70,14 @@ HUNG = replace(
 )
 NO_DRIVER = ascend(npus=(), npu_smi_version=None, files=())
 
+
+def case(
+    check: str, status: Status, title: str, facts: Facts, profile: Profile | None = None, settings: Settings = DEFAULTS
+) -> Case:
+    """One finding, judged for no profile unless one is given."""
+    return Case(check, ((status, title),), facts, profile, settings)
+
+
 CASES: list[Case] = [
     case("ascend.npu-smi", "pass", "2 NPUs (npu-smi 25.0.rc1)", HOST),
     case("ascend.npu-smi", "fail", "driver is not installed", NO_DRIVER),
@@ -77,6 +85,7 @@ CASES: list[Case] = [
     case("ascend.npu-smi", "fail", "hangs", HUNG),
     case("ascend.npu-smi", "skip", "there is no Ascend NPU", HEALTHY),
     case("ascend.npu-smi", "skip", "no Ascend facts", NOTHING_KNOWN, PROFILE),
+    case("ascend.npu-smi", "skip", "uses no Ascend NPU", NO_DRIVER, V100),
     case("ascend.chip", "pass", "910B4 is Atlas A2", HOST),
     case("ascend.chip", "fail", "does not run on 910ProB", npu(name="910ProB")),
     case("ascend.chip", "skip", "Ascend910 says too little", npu(name="Ascend910")),
