@@ -9,6 +9,7 @@ records of the same thing become one, others follow. What makes two records the 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import types
 import typing
@@ -213,17 +214,21 @@ def _complete(document: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in _completed_fields(Facts, document).items() if value is not None}
 
 
+def _is_row(gpu: Record) -> bool:
+    return not any(gpu.get(key) for key in ("pci_address", "uuid", "name"))
+
+
 def _without_rows(gpus: Sequence[Record]) -> Sequence[Record]:
     """Give what a topology's rows say, which have nothing but a number, to the GPUs that have none.
 
     NVML numbers GPUs by their addresses. Where not as many are without a number as there are rows, which is which is
     not known, and the rows are left out.
     """
-    rows = [gpu for gpu in gpus if not any(gpu.get(key) for key in ("pci_address", "uuid", "name"))]
-    waiting = sorted((gpu for gpu in gpus if gpu.get("index") is None), key=lambda gpu: str(gpu.get("pci_address")))
+    waiting = sorted((gpu for gpu in gpus if gpu.get("index") is None), key=_address)
+    rows = [gpu for gpu in gpus if gpu.get("index") is not None and _is_row(gpu)]
     if not waiting or not rows:
         return gpus
-    others = [gpu for gpu in gpus if gpu not in rows and gpu not in waiting]
+    others = [gpu for gpu in gpus if gpu.get("index") is not None and not _is_row(gpu)]
     if len(rows) != len(waiting):
         return [*others, *waiting]
     rows.sort(key=lambda gpu: gpu["index"])
@@ -231,17 +236,18 @@ def _without_rows(gpus: Sequence[Record]) -> Sequence[Record]:
 
 
 def _numbered(gpus: Sequence[Record]) -> list[dict[str, Any]]:
+    """GPUs by index; those without get the free ones in the order of their addresses, as NVML numbers them."""
     gpus = _without_rows(gpus)
     used = {gpu["index"] for gpu in gpus if gpu.get("index") is not None}
-    waiting = sorted((gpu for gpu in gpus if gpu.get("index") is None), key=lambda gpu: str(gpu.get("pci_address")))
-    numbered = [dict(gpu) for gpu in gpus if gpu.get("index") is not None]
-    following = 0
-    for gpu in waiting:
-        while following in used:
-            following += 1
-        numbered.append({**gpu, "index": following})
-        following += 1
+    free = (index for index in itertools.count() if index not in used)
+    waiting = sorted((gpu for gpu in gpus if gpu.get("index") is None), key=_address)
+    numbered = [gpu for gpu in gpus if gpu.get("index") is not None]
+    numbered += [{**gpu, "index": index} for gpu, index in zip(waiting, free, strict=False)]
     return sorted(({**gpu, "name": gpu.get("name") or "unknown"} for gpu in numbered), key=lambda gpu: gpu["index"])
+
+
+def _address(gpu: Record) -> str:
+    return str(gpu.get("pci_address"))
 
 
 @cache

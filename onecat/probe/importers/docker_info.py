@@ -51,7 +51,7 @@ def docker_info(capture: Capture) -> Part:
             match = pattern.search(capture.text)
             if match:
                 socket = next((group for group in match.groups() if group), None)
-                docker = {"state": state, "error": match.group().strip(), "socket": socket}
+                docker = {"state": state, "error": match.group().rstrip(": "), "socket": socket}
     if not docker:
         return {}
     part: Part = {"docker": {key: value for key, value in docker.items() if value is not None}}

@@ -93,7 +93,7 @@ FIELDS: tuple[tuple[str, Callable[[str | None], Any], tuple[str, ...]], ...] = (
     (
         "retired_pages_pending",
         enabled,
-        tuple(f"retired_pages/pending_{name}" for name in ("page_blacklist", "blacklist", "retirement")),
+        tuple(f"retired_pages/pending{name}" for name in ("_page_blacklist", "_blacklist", "_retirement", "")),
     ),
     ("remapped_rows_correctable", whole, ("remapped_rows/correctable_error", "remapped_rows/remapped_row_corr")),
     ("remapped_rows_uncorrectable", whole, ("remapped_rows/uncorrectable_error", "remapped_rows/remapped_row_unc")),
