@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from onecat.doctor import Check, Finding, HostReport, Report, Suitability, summary
+
+if TYPE_CHECKING:
+    from onecat.knowledge.claims import Claim
 
 DOCTOR = "onecat.doctor/1"
 EXPLAIN = "onecat.explain/1"
@@ -43,7 +47,7 @@ def _host(host: HostReport) -> dict[str, Any]:
 
 def finding_document(finding: Finding) -> dict[str, Any]:
     """One finding, as in onecat.doctor/1."""
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in vars(finding).items()}
+    return _lists(vars(finding))
 
 
 def _suitability(result: Suitability) -> dict[str, Any]:
@@ -54,11 +58,15 @@ def _suitability(result: Suitability) -> dict[str, Any]:
     }
 
 
-def explain_document(checks: tuple[Check, ...]) -> dict[str, Any]:
-    """The pages of checks in the form onecat.explain/1."""
+def explain_document(checks: Sequence[Check], claims: Sequence[Claim] = ()) -> dict[str, Any]:
+    """The pages of checks, and claims of how-to articles, in the form onecat.explain/1."""
     fields = [field.name for field in dataclasses.fields(Check) if field.name not in ("requires", "body")]
-    rows = [{name: getattr(check, name) for name in fields} for check in checks]
     return {
         "schema": EXPLAIN,
-        "checks": [{**row, "fix": list(row["fix"]), "source": list(row["source"])} for row in rows],
+        "checks": [_lists({name: getattr(check, name) for name in fields}) for check in checks],
+        "claims": [_lists(vars(claim)) for claim in claims],
     }
+
+
+def _lists(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}

@@ -18,7 +18,7 @@ def doctor_junit(report: Report, fail_on: Status = "fail") -> str:
     """
     suites = [_suite(host, fail_on) for host in report.hosts]
     totals = {name: str(sum(int(suite.get(name, "0")) for suite in suites)) for name in _TOTALS}
-    root = ElementTree.Element("testsuites", name="onecat doctor", **totals)
+    root = ElementTree.Element("testsuites", {"name": "onecat doctor", **totals})
     root.extend(suites)
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"

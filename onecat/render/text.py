@@ -14,7 +14,10 @@ from onecat.render.fleet import matrix, matrix_lines, totals_line
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from onecat.knowledge.claims import Claim
+
 STYLES: dict[Status, str] = {"fail": "bold red", "warn": "bold yellow", "info": "cyan", "pass": "green", "skip": "dim"}
+_VERDICTS = {"true": "true", "false": "not true", "partly": "partly true", "unverified": "not verified"}
 _DETAILED: tuple[Status, ...] = ("fail", "warn", "info")
 
 
@@ -115,20 +118,47 @@ def _suitability(results: Iterable[Suitability], width: int) -> Iterator[Line]:
             yield from _wrapped(reasons, width, f"  not {each.profile}: ", " " * 6)
 
 
-def explain_lines(check: Check, width: int = 80) -> Iterator[Line]:
-    """The page behind a check."""
+def explain_lines(check: Check, claims: Sequence[Claim] = (), width: int = 80) -> Iterator[Line]:
+    """The page behind a check, with what is said about it elsewhere."""
     yield Line(check.id, "bold", len(check.id))
     yield from _wrapped(check.title, width, "  ", "  ")
     for heading, texts in (
         ("What it looks at", (check.looks_at,)),
         ("Why it matters", (check.why,)),
         ("How to fix", check.fix),
-        ("Sources", check.source),
     ):
-        yield Line("")
-        yield Line(heading, "bold", len(heading))
+        yield from _heading(heading)
         for text in texts:
             yield from _wrapped(text, width, "  ", "  ")
+    if claims:
+        yield from _heading("What how-to articles say about it, and whether it is so")
+        for claim in claims:
+            yield from _claim(claim, width)
+    yield from _heading("Sources")
+    for text in dict.fromkeys((*check.source, *(each for claim in claims for each in claim.source))):
+        yield from _wrapped(text, width, "  ", "  ")
+
+
+def claim_lines(claims: Iterable[Claim], width: int = 80) -> Iterator[Line]:
+    """Claims of how-to articles, each with its verdict, the checks that look at it, and its sources."""
+    for claim in claims:
+        yield Line("")
+        yield from _claim(claim, width)
+        if claim.checks:
+            yield from _wrapped(", ".join(claim.checks), width, "    checks: ", " " * 12)
+        for address in claim.source:
+            yield Line(f"    source: {address}")
+
+
+def _heading(text: str) -> Iterator[Line]:
+    yield Line("")
+    yield Line(text, "bold", len(text))
+
+
+def _claim(claim: Claim, width: int) -> Iterator[Line]:
+    word = _VERDICTS[claim.verdict]
+    yield from _wrapped(f"\u201c{claim.claim}\u201d", width, "  ", "   ")
+    yield from _wrapped(claim.truth, width, f"    {word}: ", " " * 4)
 
 
 def index_lines(checks: Iterable[Check], width: int = 80) -> Iterator[Line]:

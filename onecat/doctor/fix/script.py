@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onecat import __version__
+from onecat.doctor.checks.toolkit import SECURITY_FLOOR
 from onecat.doctor.context import Settings
 from onecat.doctor.findings import Finding, HostReport
 from onecat.doctor.fix.situation import Situation
-from onecat.doctor.fix.steps import STEPS, TOOLKIT_FLOOR, Step
+from onecat.doctor.fix.steps import STEPS, Step
 from onecat.doctor.packages import Family, family
 from onecat.errors import OnecatError
 from onecat.facts import Facts, OperatingSystem
@@ -90,7 +91,7 @@ def _render(step: Step, situation: Situation, kind: Family) -> _RenderedStep:
         branch=situation.driver_branch,
         flavour=situation.driver_flavour,
         docker_packages=_DOCKER_PACKAGES[kind],
-        toolkit_floor=TOOLKIT_FLOOR,
+        toolkit_floor=SECURITY_FLOOR,
     )
     return _RenderedStep(
         step.title,

@@ -96,7 +96,12 @@ class Situation:
         if not self.wants_nvidia or self.is_container or self.driver_flavour is None:
             return False
         return self.nvidia.kernel_module_version is None or self.has(
-            "driver.loaded", "driver.minimum", "driver.last-branch", "driver.kernel-module", "driver.nouveau"
+            "driver.loaded",
+            "driver.minimum",
+            "driver.last-branch",
+            "driver.kernel-module",
+            "driver.nouveau",
+            "driver.gpu-ignored",
         )
 
 

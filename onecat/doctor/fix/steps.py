@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from onecat.doctor.checks.toolkit import SECURITY_FLOOR
 from onecat.doctor.fix.situation import Situation
 from onecat.doctor.units import version_key
-
-TOOLKIT_FLOOR = "1.17.8"
-"""The least NVIDIA container toolkit without known holes (CVE-2025-23266).
-
-Source: https://nvidia.custhelp.com/app/answers/detail/a_id/5659
-"""
 
 _DRIVER = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/"
@@ -45,7 +40,7 @@ def _wants_gpu_containers(situation: Situation) -> bool:
 def _needs_toolkit(situation: Situation) -> bool:
     toolkit = situation.facts.container_toolkit
     version = toolkit.version if toolkit else None
-    is_good = version is not None and version_key(version) >= version_key(TOOLKIT_FLOOR)
+    is_good = version is not None and version_key(version) >= version_key(SECURITY_FLOOR)
     return _wants_gpu_containers(situation) and not is_good
 
 
@@ -56,7 +51,7 @@ def _needs_runtime(situation: Situation) -> bool:
     is_new = situation.needs_driver or _needs_docker(situation) or _needs_toolkit(situation)
     has_devices = bool(docker and ("nvidia" in docker.runtimes or docker.cdi_devices))
     has_specification = bool(toolkit and toolkit.specifications)
-    return is_new or not (has_devices or has_specification) or situation.has("toolkit.cdi", "docker.runtime")
+    return is_new or not (has_devices or has_specification) or situation.has("docker.cdi")
 
 
 def _needs_persistence(situation: Situation) -> bool:
@@ -66,7 +61,7 @@ def _needs_persistence(situation: Situation) -> bool:
 
 
 def _needs_fabric_manager(situation: Situation) -> bool:
-    return bool(situation.nvidia.nvswitches) and situation.has("fabric.manager", "nvlink.fabric-manager", "gpu.fabric")
+    return bool(situation.nvidia.nvswitches) and situation.has("nvlink.fabric-manager")
 
 
 STEPS: tuple[Step, ...] = (
@@ -85,6 +80,7 @@ STEPS: tuple[Step, ...] = (
             "driver.minimum",
             "driver.last-branch",
             "driver.kernel-module",
+            "driver.gpu-ignored",
             "driver.nvml",
             "gpu.present",
             "gpu.count",
@@ -95,17 +91,17 @@ STEPS: tuple[Step, ...] = (
     Step(
         "secure_boot",
         "Secure Boot lets only signed modules in",
-        ("driver.secure-boot",),
+        ("driver.module-refused",),
         lambda situation: situation.needs_driver,
         ("https://wiki.debian.org/SecureBoot", "https://ubuntu.com/blog/how-to-sign-things-for-secure-boot"),
     ),
     Step(
         "reboot",
         "The kernel runs the driver that is installed",
-        ("driver.version-match", "driver.nvml"),
+        ("driver.versions",),
         lambda situation: (
             situation.needs_driver
-            or (situation.wants_nvidia and not situation.is_container and situation.has("driver.version-match"))
+            or (situation.wants_nvidia and not situation.is_container and situation.has("driver.versions"))
         ),
         (_DRIVER,),
     ),
@@ -113,28 +109,30 @@ STEPS: tuple[Step, ...] = (
     Step(
         "toolkit",
         "The NVIDIA container toolkit",
-        ("docker.toolkit", "toolkit.present", "toolkit.version", "toolkit.security"),
+        ("docker.toolkit", "docker.toolkit-version"),
         _needs_toolkit,
         (_TOOLKIT + "install-guide.html", "https://nvidia.custhelp.com/app/answers/detail/a_id/5659"),
     ),
     Step(
         "runtime",
         "Docker's containers get GPUs",
-        ("docker.runtime", "toolkit.cdi"),
+        ("docker.cdi",),
         _needs_runtime,
         (_TOOLKIT + "install-guide.html", _TOOLKIT + "cdi-support.html"),
     ),
     Step(
         "dev_char_links",
         "Containers keep their GPUs when systemd reloads its units",
-        ("docker.cgroup-driver", "docker.gpu-lost"),
-        lambda situation: situation.has("docker.cgroup-driver", "docker.gpu-lost"),
+        ("docker.device-links",),
+        lambda situation: situation.has(
+            "docker.device-links",
+        ),
         ("https://github.com/NVIDIA/nvidia-docker/issues/1730",),
     ),
     Step(
         "fabric_manager",
         "The fabric manager sets up the NVSwitches",
-        ("fabric.manager", "nvlink.fabric-manager", "gpu.fabric"),
+        ("nvlink.fabric-manager",),
         _needs_fabric_manager,
         ("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/",),
     ),
@@ -148,7 +146,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         "ascend",
         "The Ascend driver and CANN, by hand",
-        ("ascend.driver", "ascend.devices", "ascend.files", "ascend.cann"),
+        ("ascend.npu-smi", "ascend.driver-files", "ascend.devices", "ascend.cann", "ascend.environment-scripts"),
         lambda situation: situation.wants_ascend,
         ("https://docs.vllm.ai/projects/ascend/en/latest/installation.html",),
     ),

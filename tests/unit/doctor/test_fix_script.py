@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onecat.config import load_profile
-from onecat.doctor import Finding, HostReport, Settings
+from onecat.doctor import Finding, HostReport, Settings, all_checks
 from onecat.doctor.fix import fix_script
 from onecat.doctor.fix.steps import STEPS
 from onecat.errors import OnecatError
@@ -130,9 +130,9 @@ def test_a_distribution_without_a_script_is_told(system: OperatingSystem | None)
 
 
 def test_shellcheck_finds_nothing_in_any_script(tmp_path: Path) -> None:
-    lost = Finding("docker.cgroup-driver", "warn", "GPUs get lost")
-    fabric = Finding("fabric.manager", "fail", "no fabric manager")
-    npu = Finding("ascend.driver", "fail", "no driver")
+    lost = Finding("docker.device-links", "warn", "GPUs get lost")
+    fabric = Finding("nvlink.fabric-manager", "fail", "no fabric manager")
+    npu = Finding("ascend.npu-smi", "fail", "no driver")
     switched = replace(BARE, nvidia=replace(BARE.nvidia or Nvidia(), nvswitches=4))
     texts = {
         script(on(facts, distribution), *findings, profile=profile)
@@ -171,6 +171,10 @@ def said_by_host(words: str, name: str) -> list[str]:
     text = fix_script(report, facts, V100)
     assert subprocess.run(["sh", "-n"], input=text.encode(), capture_output=True).stderr == b""
     return shlex.split(text, comments=True)
+
+
+def test_every_step_is_for_checks_that_there_are() -> None:
+    assert {check for step in STEPS for check in step.checks} <= {check.id for check in all_checks()}
 
 
 def test_every_step_has_its_template() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from onecat.doctor import Finding, HostReport, Report, Suitability, all_checks, examine
+from onecat.knowledge.claims import all_claims, claims_about
 from onecat.render.json import doctor_document, explain_document
 from onecat.render.junit import doctor_junit
 from onecat.render.markdown import doctor_markdown
@@ -82,7 +83,7 @@ def test_real_reports_fit_80_columns() -> None:
     facts = with_nvidia(gpus=(v100(0, pcie_width_current=4), v100(1, ecc_uncorrected_volatile=3)), nouveau_loaded=True)
     report = Report("v100x2-pcie", (HostReport("gpu1", True, 0.4, examine(facts, V100)),))
     lines = [line.text for line in doctor_lines(report, verbose=True)]
-    pages = [line.text for check in all_checks() for line in explain_lines(check)]
+    pages = [line.text for check in all_checks() for line in explain_lines(check, claims_about(check.id))]
     index = [line.text for line in index_lines(all_checks())]
     # Addresses are not broken: a person copies them.
     assert [line for line in lines + pages + index if len(line) > 80 and "https://" not in line] == []
@@ -131,8 +132,9 @@ def test_the_json_document_names_what_a_host_can_run() -> None:
 
 
 def test_explain_in_json_holds_every_page() -> None:
-    document = explain_document(all_checks())
+    document = explain_document(all_checks(), all_claims())
     assert document["schema"] == "onecat.explain/1"
+    assert set(document["claims"][0]) == {"id", "claim", "verdict", "truth", "checks", "topics", "source"}
     assert set(document["checks"][0]) == {"id", "title", "looks_at", "why", "fix", "source"}
 
 
