@@ -42,6 +42,8 @@ def is_wsl(context: Context) -> bool:
 
 def is_virtual_machine(context: Context) -> bool | None:
     """Whether the host is a virtual machine; None when not known (a container does not see what is below)."""
+    if any(gpu.virtualization_mode in ("pass-through", "vgpu") for gpu in context.gpus):
+        return True
     system = context.facts.operating_system
     if system is None or system.virtualization is None or system.virtualization in CONTAINERS:
         return None
@@ -52,7 +54,7 @@ def several_gpus(context: Context) -> bool:
     """Whether one model is to be spread over GPUs: by the profile; without one, where it has several."""
     if context.profile is not None:
         return context.wants_gpus and context.profile.hardware.count > 1
-    return len(context.gpus) > 1
+    return max(len(context.gpus), len(context.nvidia.pci_devices)) > 1
 
 
 def function(address: str | None) -> str | None:

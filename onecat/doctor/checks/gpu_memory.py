@@ -16,6 +16,8 @@ NVML = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html"
 
 HELD_SHARE = 0.05
 """Share of a GPU's memory that may be in use before a server with the default 0.92 no longer fits well."""
+PROGRAM_NAME = 40
+"""Characters of a program's name that are quoted: browsers have hundreds."""
 SOLD_TO_SEEN = 0.9
 """ECC and the firmware keep some of the memory that a card is sold with."""
 
@@ -88,7 +90,9 @@ def _processes(gpu: Gpu) -> str:
     if gpu.processes is None:
         return ", ".join(map(str, gpu.process_ids or ()))
     return ", ".join(
-        f"{each.pid}{f' ({each.name})' if each.name else ''}{f' {gibibytes(each.memory)}' if each.memory else ''}"
+        str(each.pid)
+        + (f" ({each.name[:PROGRAM_NAME]})" if each.name else "")
+        + (f" {each.memory // MIB} MiB" if each.memory else "")
         for each in gpu.processes
     )
 

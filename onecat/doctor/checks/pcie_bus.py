@@ -6,9 +6,18 @@ from collections.abc import Iterator
 
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
-from onecat.doctor.hardware import event_subject, events, is_virtual_machine, place, quoted, several_gpus, subject
+from onecat.doctor.hardware import (
+    event_subject,
+    events,
+    gpu_at,
+    is_virtual_machine,
+    place,
+    quoted,
+    several_gpus,
+    subject,
+)
 from onecat.doctor.registry import Verdict, check
-from onecat.facts import Gpu, PciPort
+from onecat.facts import PciDevice, PciPort
 
 NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 TRANSLATED = "https://github.com/vllm-project/vllm/issues/51513"
@@ -73,7 +82,7 @@ def pcie_acs(context: Context) -> Iterator[Verdict]:
         return
     said = False
     for first, second, ports in _between(context):
-        name = f"{subject(first)} and {subject(second)}"
+        name = f"{_name(context, first)} and {_name(context, second)}"
         known = [port for port in ports if port.acs is not None]
         redirecting = [port for port in known if any(each in _REDIRECTS for each in port.acs or ())]
         said = True
@@ -94,13 +103,20 @@ def pcie_acs(context: Context) -> Iterator[Verdict]:
         yield Verdict("skip", "Not checked: no two GPUs are known to be below one PCIe switch")
 
 
-def _between(context: Context) -> Iterator[tuple[Gpu, Gpu, tuple[PciPort, ...]]]:
+def _name(context: Context, device: PciDevice) -> str:
+    gpu = gpu_at(context, device.address)
+    return subject(gpu) if gpu else device.address
+
+
+def _between(context: Context) -> Iterator[tuple[PciDevice, PciDevice, tuple[PciPort, ...]]]:
     """Pairs of GPUs below one switch without NVLink between them, and the switch's ports that lead to each."""
-    linked = {(pair.first, pair.second) for pair in context.nvidia.pairs if (pair.connection or "").startswith("NV")}
-    gpus = [(gpu, device.path) for gpu in context.gpus if (device := context.pci_device(gpu)) and device.path]
-    for index, (first, above_first) in enumerate(gpus):
-        for second, above_second in gpus[index + 1 :]:
-            if (first.index, second.index) in linked:
+    nvlinks = [pair for pair in context.nvidia.pairs if (pair.connection or "").startswith("NV")]
+    linked = {frozenset((pair.first, pair.second)) for pair in nvlinks}
+    devices = [(device, device.path) for device in context.nvidia.pci_devices if device.path]
+    for place_of_first, (first, above_first) in enumerate(devices):
+        for second, above_second in devices[place_of_first + 1 :]:
+            gpus = [gpu.index for each in (first, second) if (gpu := gpu_at(context, each.address))]
+            if frozenset(gpus) in linked:
                 continue
             common = {port.address for port in above_first} & {port.address for port in above_second}
             # Each GPU has a port of the switch of its own; what they share begins with the switch's upstream port.

@@ -81,6 +81,14 @@ def _width(context: Context, name: str, gpu: Gpu | None, device: PciDevice | Non
             (", ".join(evidence),),
             fix=(f"move it to a slot with x{card}", "check in the firmware setup that the slot's lanes are not split"),
         )
+    if not real:
+        return Verdict(
+            "info",
+            f"The link runs at x{current}, the card can do x{card}",
+            name,
+            (", ".join(evidence), "a virtual machine does not see the slot"),
+            fix=("whether the slot has more lanes is seen on the machine below only",),
+        )
     return Verdict(
         "warn",
         f"The link runs at x{current} of x{min(card, port or card)}",
