@@ -381,7 +381,12 @@ def main(arguments, index):
     asked = {name: options.get("--" + name) for name in ("load", "smoke")}
     machine = Machine(options.get("--root", "/"), timeout, paths, asked)
     sources = {name: loaded_late(module, name) for name, module in index.items()}
-    document = {"schema": SCHEMA, "host": options.get("--host", "local"), "is_root": machine.is_root}
+    document = {
+        "schema": SCHEMA,
+        "host": os.fsencode(options.get("--host", "local")).decode("utf-8", "replace"),
+        "collected_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "is_root": machine.is_root,
+    }
     document.update(observe(machine, {name: sources[name] for name in sources if name not in asked}))
     # What puts load on the machine runs last and alone: no other source sees it, and nothing lowers its figures.
     for name in asked:
@@ -390,8 +395,6 @@ def main(arguments, index):
     if "--sudo-refused" in options:
         text = "sudo asks for a password or forbids it: observed without root"
         document["notes"].append({"source": "sudo", "kind": "permission", "text": text})
-    now = time.time()
-    document["collected_at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
-    document["unix_time"] = now
-    sys.stdout.write(json.dumps(document) + "\n")
+    # Names of files and variables may be no UTF-8: what Python cannot write becomes a question mark.
+    sys.stdout.buffer.write(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
     return 0

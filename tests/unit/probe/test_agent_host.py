@@ -196,6 +196,19 @@ def test_selinux_tells_its_policy_and_what_it_allows_containers(tmp_path: Path) 
     }
 
 
+AVC = (
+    'type=AVC msg=audit(1732900000.1:2): avc:  denied  { read write } for  pid=7 comm="python3" name="nvidiactl" '
+    "scontext=system_u:system_r:container_t:s0 tcontext=system_u:object_r:xserver_misc_device_t:s0 tclass=chr_file"
+)
+
+
+def test_what_selinux_denied_is_read_where_auditd_keeps_it(tmp_path: Path) -> None:
+    log = "type=LOGIN msg=audit(1.0:1): pid=1\n" * 3 + AVC + "\n"
+    files: dict[str, str | bytes] = {SELINUX + "enforce": "1", "var/log/audit/audit.log": log}
+    (capture,) = told(confinement.selinux, machine(tmp_path, files))["captures"]
+    assert capture == {"name": "/var/log/audit/audit.log", "text": AVC + "\n"}
+
+
 @pytest.mark.parametrize(
     ("files", "found"),
     [

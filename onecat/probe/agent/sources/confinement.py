@@ -6,8 +6,11 @@
 
 import os
 
-from onecat.probe.agent.core import Unknown
+from onecat.probe.agent.core import Unknown, needs_root
 
+AUDIT_LOG = "/var/log/audit/audit.log"
+AUDIT_BYTES = 4 << 20
+MOST_DENIALS = 500
 GPU_DEVICES = ("nvidia", "davinci")
 
 
@@ -22,11 +25,28 @@ def selinux(machine, emit):
                 "device_labels": list(device_labels(machine)),
             }
         )
+        if machine.exists("/var/log/audit"):
+            denials(machine, emit)
     elif "selinuxfs" not in machine.read("/proc/filesystems"):
         # The kernel registers selinuxfs only when SELinux is switched on.
         emit(selinux={"mode": "disabled"})
     else:
         raise Unknown("absent", "the kernel has SELinux but /sys/fs/selinux is not visible here (inside a container?)")
+
+
+def denials(machine, emit):
+    """What SELinux has denied, which auditd keeps in a file of its own and away from the kernel log."""
+    try:
+        with open(machine.path(AUDIT_LOG), "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - AUDIT_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except PermissionError:
+        emit(note=needs_root("what SELinux has denied (" + AUDIT_LOG + ")"))
+        return
+    found = [line for line in lines if "avc:" in line and "denied" in line]
+    if found:
+        emit(captures=[{"name": AUDIT_LOG, "text": "\n".join(found[-MOST_DENIALS:]) + "\n"}])
 
 
 def policy(machine):
