@@ -58,12 +58,12 @@ def test_ports_come_from_onecat_yaml(onecat: Onecat, tmp_path: Path) -> None:
 
 
 def test_usage_errors_are_told_before_anything_is_observed(onecat: Onecat, tmp_path: Path) -> None:
-    assert "knows only this machine" in onecat("doctor", "--host", "gpu1").expect(2).stderr
+    assert "names no host" in onecat("doctor", "--host", "-oProxyCommand=id").expect(2).stderr
     assert "no check fits 'gpu.cuont'" in onecat("doctor", "--only", "gpu.cuont").expect(2).stderr
     assert "has no native runtime" in onecat("doctor", "-p", "h200", "--runtime", "native").expect(2).stderr
     assert "does not exist" in onecat("doctor", "--from", tmp_path / "none.json").expect(2).stderr
     assert "perhaps pcie.link-width" in onecat("explain", "pcie.linkwidth").expect(2).stderr
-    assert onecat("doctor", "--host", "gpu1", "--json").expect(2).json()["schema"] == "onecat.error/1"
+    assert onecat("doctor", "--host", "a b", "--json").expect(2).json()["schema"] == "onecat.error/1"
 
 
 def test_explain_prints_the_page_of_a_check_and_the_list_of_all(onecat: Onecat) -> None:

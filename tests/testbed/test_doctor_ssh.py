@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shutil
 import socket
 import subprocess
@@ -317,15 +316,25 @@ def test_a_host_that_wants_a_password_says_so_where_nobody_can_type_it(doctor: C
 
 def test_a_person_at_a_terminal_types_the_passwords_for_login_and_sudo(onecat: Onecat, person: Operator) -> None:
     code, shown = run_on_terminal(
-        onecat.argv("doctor", "--host", f"{VISITOR}@gpu1", "--sudo", "--only", "probe.*", "--verbose"),
+        onecat.argv("facts", "--host", f"{VISITOR}@gpu1", "--sudo", "--json"),
         onecat.environment(person.environment),
         [(f"password of {VISITOR} on {VISITOR}@gpu1:", f"{PASSWORD}\n"), ("password for sudo", f"{PASSWORD}\n")],
     )
     assert code == 0, shown
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-    assert "pass  The probe could see what only root can see" in plain
-    assert "observed without root" not in plain
+    assert '"is_root": true' in shown
     assert PASSWORD not in shown
+
+
+def test_without_the_password_for_sudo_a_host_is_observed_as_it_is(onecat: Onecat, person: Operator) -> None:
+    """A wrong one is tried once: sudo may lock a user out after three."""
+    code, shown = run_on_terminal(
+        onecat.argv("facts", "--host", f"{VISITOR}@gpu1", "--sudo", "--json"),
+        onecat.environment(person.environment),
+        [("password of", f"{PASSWORD}\n"), ("password for sudo", "wrong\n")],
+    )
+    assert code == 0, shown
+    assert '"is_root": false' in shown
+    assert "sudo did not take the password: observed without root" in shown
 
 
 def test_a_wrong_password_is_refused_once(onecat: Onecat, person: Operator) -> None:
