@@ -130,7 +130,7 @@ def gpu_stuck_process(context: Context) -> Iterator[Verdict]:
     why="Other GPUs and network cards reach a GPU's memory through its window on the PCI bus (BAR1). Data-centre cards "
     "open all of it when the firmware lets them.",
     fix=("in the firmware setup: Above 4G Decoding on (and Resizable BAR, where offered)",),
-    source=(NVML, "https://docs.nvidia.com/deploy/gpu-debug-guidelines/"),
+    source=(NVML, "https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html"),
     requires=(requirements.gpus,),
 )
 def gpu_bar1(context: Context) -> Iterator[Verdict]:

@@ -245,7 +245,7 @@ def _lost(context: Context) -> dict[str, list[str]]:
     title="The driver could start every GPU",
     why="A GPU that the driver cannot start does not exist for any program.",
     fix=("sudo dmesg | grep -i nvrm", "switch the machine off and on"),
-    source=("https://docs.nvidia.com/deploy/gpu-debug-guidelines/",),
+    source=("https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html",),
     requires=(requirements.nvidia_hardware, requirements.kernel_log),
 )
 def gpu_initialization(context: Context) -> Iterator[Verdict]:

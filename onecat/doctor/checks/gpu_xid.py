@@ -8,6 +8,7 @@ from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.hardware import architecture_of, event_subject, events, gpu_at, quoted
 from onecat.doctor.registry import Verdict, check
+from onecat.doctor.units import version_key
 from onecat.facts import KernelEvent
 from onecat.knowledge.xids import xid_meaning
 
@@ -58,3 +59,43 @@ def _judge(context: Context, event: KernelEvent) -> Verdict:
         why=meaning.why,
         source=meaning.source,
     )
+
+
+GSP = "https://download.nvidia.com/XFree86/Linux-x86_64/580.65.06/README/gsp.html"
+GSP_TIMEOUTS = "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/446"
+
+
+@check(
+    "gpu.gsp",
+    title="The system processor of every GPU (GSP) answers the driver",
+    why="From Turing on the driver runs a part of itself on the GPU. When that does not answer, everything that asks for "
+    "this GPU hangs, nvidia-smi too. GPUs before Turing have no GSP and lack nothing.",
+    fix=("sudo dmesg | grep -i gsp", "sudo reboot, or with nothing using it: sudo nvidia-smi --gpu-reset -i N"),
+    source=(GSP, GSP_TIMEOUTS),
+    requires=(requirements.nvidia_hardware, requirements.kernel_log),
+)
+def gpu_gsp(context: Context) -> Iterator[Verdict]:
+    """Lines of the kernel log about requests to the GSP that were not answered (their Xid is judged by gpu.xid)."""
+    silent = events(context, "gsp-timeout")
+    if not silent:
+        yield Verdict("pass", "The kernel log tells of no GSP that did not answer")
+    version = context.nvidia.driver_version or context.nvidia.kernel_module_version
+    known_fault = version is not None and (525,) <= version_key(version) < (525, 105, 17)
+    for event in silent:
+        gpu = gpu_at(context, event.address)
+        yield Verdict(
+            "fail",
+            "The GPU's system processor did not answer the driver",
+            event_subject(context, event),
+            (quoted(event), *((f"driver: {version}",) if version else ())),
+            fix=(
+                *(
+                    ("update the driver to 525.105.17 or newer: older ones of 525 are known for it",)
+                    if known_fault
+                    else ()
+                ),
+                "sudo reboot, or with nothing using it: sudo nvidia-smi --gpu-reset -i "
+                + (str(gpu.index) if gpu else "N"),
+                "when a power cycle does not help: https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html",
+            ),
+        )

@@ -34,6 +34,8 @@ INIT_FAILED = KernelEvent(
     "gpu-init-failed", "NVRM: GPU 0000:af:00.0: RmInitAdapter failed! (0x24:0xffff:1417)", "0000:af:00.0"
 )
 
+NO_ANSWER = KernelEvent("gsp-timeout", "NVRM: GPU0 GSP RPC buffer contains function 76", "0000:3b:00.0")
+
 
 def xid(number: int, text: str, **changes: Any) -> KernelEvent:
     """A line of the kernel log about the second GPU."""
@@ -181,6 +183,9 @@ CASES: list[Case] = [
     ),
     case("gpu.xid", "info", "changed what it asks for", with_events(xid(154, "changed from 0x1 to 0x0 (None)"))),
     case("gpu.xid", "skip", "kernel log was not read", HEALTHY),
+    case("gpu.gsp", "pass", "tells of no GSP", COMPLETE),
+    case("gpu.gsp", "fail", "did not answer the driver", with_events(NO_ANSWER, gpus=(a100(0), a100(1)))),
+    case("gpu.gsp", "skip", "kernel log was not read", HEALTHY),
     # --- code inside images
     both("gpu.arch-in-image", ("pass", "0.27.1-sm70 holds code for"), ("pass", "7.0"), HEALTHY),
     case("gpu.arch-in-image", "pass", "holds code", labelled("7.0 7.5+PTX")),
