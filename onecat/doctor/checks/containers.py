@@ -12,6 +12,9 @@ from onecat.doctor.units import MIB
 from onecat.facts import DockerContainer
 
 SMALL = 64 * MIB
+_ENGINE_IMAGE = re.compile(
+    r"vllm|1cat|sglang|lmdeploy|tritonserver|text-generation-inference|llama|pytorch|onecat", re.IGNORECASE
+)
 VLLM_DOCKER = "https://docs.vllm.ai/en/latest/deployment/docker/"
 
 
@@ -20,6 +23,11 @@ def running(context: Context) -> tuple[DockerContainer, ...]:
     docker = context.facts.docker
     listed = docker.containers if docker is not None else None
     return tuple(each for each in listed or () if each.state in ("running", "restarting"))
+
+
+def serves(container: DockerContainer) -> bool:
+    """Whether it has GPUs to serve a model with, by its image: monitors of GPUs (DCGM, ...) have GPUs as well."""
+    return bool(container.gpus) and _ENGINE_IMAGE.search(container.image or "vllm") is not None
 
 
 @check(
@@ -32,9 +40,8 @@ def running(context: Context) -> tuple[DockerContainer, ...]:
     requires=(requirements.docker_containers,),
 )
 def docker_shared_memory(context: Context) -> Iterator[Verdict]:
-    """The size of /dev/shm of each running container that has GPUs."""
-    with_gpus = [each for each in running(context) if each.gpus]
-    small = [each for each in with_gpus if each.shm_size is not None and each.shm_size <= SMALL]
+    """The size of /dev/shm of each running container that has GPUs and an engine's image."""
+    small = [each for each in running(context) if serves(each) and each.shm_size is not None and each.shm_size <= SMALL]
     if not small:
         yield Verdict("pass", "No container has GPUs and only 64 MiB of shared memory")
     for each in small:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
+from onecat.doctor.engine_programs import is_engine
 from onecat.doctor.registry import Verdict, check
 from onecat.doctor.units import counted
 
@@ -32,7 +33,7 @@ def os_hung_tasks(context: Context) -> Iterator[Verdict]:
     for event in events:
         name = event.process or "a program"
         yield Verdict(
-            "warn",
+            "warn" if is_engine(event.process) or name.lower().startswith(("nv", "npu")) else "info",
             f"{name} has hung in the kernel ({counted(event.count, 'report')})",
             name,
             (event.text,),

@@ -106,6 +106,14 @@ def selinux_denials(context: Context) -> Iterator[Verdict]:
 
 def _denied(denial: KernelEvent, context: Context) -> Verdict:
     what = _object(denial.text)
+    if _is_allowed_now(denial, context):
+        return Verdict(
+            "info",
+            f"SELinux once denied {what}, and allows it now",
+            what,
+            (denial.text,),
+            fix=_denial_fix(denial, context),
+        )
     concerns = context.profile is None or context.profile.hardware.accelerator != "none"
     if _is_module(denial.text):
         return Verdict(
@@ -133,7 +141,7 @@ def _denial_fix(denial: KernelEvent, context: Context) -> tuple[str, ...]:
         return (f"sudo restorecon -Rv {path}", "then load it again: sudo modprobe nvidia", NEVER)
     if target == "device_t" and "nvidia" in text:
         return ("the device files have lost their label: sudo restorecon -v /dev/nvidia*", ONE_CONTAINER, NEVER)
-    boolean = next((name for name, type_ in DEVICE_BOOLEANS.items() if type_ == target), "container_use_devices")
+    boolean = _boolean(target)
     known = dict(context.facts.selinux.booleans) if context.facts.selinux else {}
     one_container = ONE_CONTAINER.removeprefix("or only ")
     if known and boolean not in known:
@@ -141,6 +149,15 @@ def _denial_fix(denial: KernelEvent, context: Context) -> tuple[str, ...]:
     if known.get(boolean):
         return (f"{boolean} is on by now; should it be denied again, {one_container}", NEVER)
     return (f"sudo setsebool -P {boolean} 1", ONE_CONTAINER, NEVER)
+
+
+def _boolean(target: str) -> str:
+    return next((name for name, type_ in DEVICE_BOOLEANS.items() if type_ == target), "container_use_devices")
+
+
+def _is_allowed_now(denial: KernelEvent, context: Context) -> bool:
+    booleans = dict(context.facts.selinux.booleans) if context.facts.selinux else {}
+    return not _is_module(denial.text) and booleans.get(_boolean(_type(denial.text, "tcontext")), False)
 
 
 def _is_about_gpu(text: str) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from onecat.doctor import requirements
-from onecat.doctor.checks.containers import running
+from onecat.doctor.checks.containers import running, serves
 from onecat.doctor.context import Context
 from onecat.doctor.registry import Verdict, check
 from onecat.facts import SystemdUnit
@@ -25,6 +25,10 @@ def _command(unit: SystemdUnit) -> str:
 
 def _serves(unit: SystemdUnit) -> bool:
     return _ENGINE.search(_command(unit)) is not None
+
+
+def _serves_anything(unit: SystemdUnit) -> bool:
+    return _serves(unit) or "ollama serve" in _command(unit)
 
 
 def _is_own(context: Context, name: str) -> bool:
@@ -51,7 +55,8 @@ def _last(unit: SystemdUnit, *names: str) -> str | None:
 )
 def serving_units(context: Context) -> Iterator[Verdict]:
     """systemd's services whose command starts an inference engine, except onecat's own."""
-    others = [unit for unit in _units(context) if not _is_own(context, unit.name)]
+    listed = context.facts.systemd_units or ()
+    others = [unit for unit in listed if _serves_anything(unit) and not _is_own(context, unit.name)]
     if not others:
         yield Verdict("pass", "No other service serves a model")
     for unit in others:
@@ -142,7 +147,7 @@ def serving_restart_policy(context: Context) -> Iterator[Verdict]:
                 ),
             )
     for each in running(context):
-        if each.gpus and each.restart_policy in ("always", "unless-stopped") and each.name not in mixed:
+        if serves(each) and each.restart_policy in ("always", "unless-stopped") and each.name not in mixed:
             quiet = False
             yield Verdict(
                 "info",

@@ -44,8 +44,9 @@ def shm_size(context: Context) -> Iterator[Verdict]:
     if needed:
         yield _against_need(shm, needed)
     elif shm.total <= DOCKER_DEFAULT:
+        without_gpus = context.facts.nvidia is not None and not context.has_nvidia_hardware and not context.wants_gpus
         yield Verdict(
-            "warn",
+            "info" if without_gpus else "warn",
             f"/dev/shm has {shm.total // MIB} MiB, as Docker gives it where nothing else is asked for",
             evidence=(f"/dev/shm: {shm.available // MIB} MiB free of {shm.total // MIB} MiB",),
             fix=(

@@ -28,6 +28,13 @@ def _cdi_gpus(docker: Docker | None, toolkit: ContainerToolkit | None) -> tuple[
     return tuple(name for name in named if name.startswith("nvidia.com/gpu="))
 
 
+def _containers_run_as_user(context: Context) -> bool:
+    """Whether the user himself must be able to read CDI files: for a rootless Docker and for Podman."""
+    docker, tools = context.facts.docker, context.facts.tools
+    rootless = docker is not None and any("rootless" in option for option in docker.security_options)
+    return rootless or (tools is not None and tools.path("podman") is not None)
+
+
 def _is_installed(context: Context) -> bool | None:
     """Whether the toolkit is there, however that shows; None when it is not known."""
     docker, toolkit, tools = context.facts.docker, context.facts.container_toolkit, context.facts.tools
@@ -210,7 +217,7 @@ def docker_cdi(context: Context) -> Iterator[Verdict]:
     for each in ours:
         if not each.readable:
             yield Verdict(
-                "info" if context.facts.is_root is False and not context.runtimes else "warn",
+                "warn" if _containers_run_as_user(context) else "info",
                 f"{each.path} cannot be read by this user",
                 each.path,
                 (f"{each.path}: permission denied",),

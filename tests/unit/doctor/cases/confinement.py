@@ -15,6 +15,7 @@ ENFORCING = SeLinux(
     booleans=(("container_use_devices", False), ("container_use_xserver_devices", False)),
     device_labels=(("/dev/nvidia0", "system_u:object_r:xserver_misc_device_t:s0"),),
 )
+ALLOWED = replace(ENFORCING, booleans=(("container_use_xserver_devices", True),))
 MISLABELLED = replace(ENFORCING, device_labels=(("/dev/nvidia0", "unconfined_u:object_r:device_t:s0"),))
 SMI_DENIED = (
     'avc:  denied  { read write } for  pid=812 comm="python" path="/dev/nvidia0" dev="devtmpfs" '
@@ -54,6 +55,7 @@ CASES: list[Case] = [
     case("selinux.denials", "fail", "loading the driver", denied(MODULE_DENIED)),
     case("selinux.denials", "info", "would deny", denied(SMI_DENIED, SeLinux("permissive"))),
     case("selinux.denials", "info", "would deny", denied(SMI_DENIED.replace("permissive=0", "permissive=1"))),
+    case("selinux.denials", "info", "allows it now", denied(SMI_DENIED, ALLOWED)),
     case("selinux.denials", "skip", "kernel log", HEALTHY),
     case("selinux.device-labels", "pass", "a label of their own", known(selinux=ENFORCING)),
     case("selinux.device-labels", "warn", "/dev/nvidia0 has not", known(selinux=MISLABELLED)),

@@ -35,6 +35,8 @@ def without_uvm(container: bool) -> Facts:
     return replace(system(container=container), nvidia=replace(KNOWN.nvidia, device_files=("/dev/nvidia0",)))
 
 
+UNREADABLE = specification(readable=False, devices=(), driver_version=None)
+
 CASES: list[Case] = [
     case("docker.daemon", "pass", "Docker 28.5.1 answers", HEALTHY),
     case("docker.daemon", "pass", "Docker 28.5.1 answers", with_docker(api_version="1.41")),
@@ -108,7 +110,8 @@ CASES: list[Case] = [
     ),
     case("docker.cdi", "pass", "fits driver 580.95.05", KNOWN),
     case("docker.cdi", "warn", "was made for driver 535.129.03", specification(driver_version="535.129.03")),
-    case("docker.cdi", "warn", "cannot be read", specification(readable=False, devices=(), driver_version=None)),
+    case("docker.cdi", "info", "cannot be read", UNREADABLE),
+    case("docker.cdi", "warn", "cannot be read", replace(UNREADABLE, tools=Tools((("podman", "/usr/bin/podman"),)))),
     case("docker.cdi", "skip", "does not need one", toolkit(specifications=())),
     case("docker.cdi", "skip", "does not need one", specification(path="/etc/cdi/x.yaml", devices=("x.org/a=b",))),
     case("docker.cdi", "skip", "are CDI files", HEALTHY),
@@ -124,6 +127,7 @@ CASES: list[Case] = [
     # --- containers
     case("docker.shared-memory", "pass", "No container", KNOWN),
     case("docker.shared-memory", "warn", "vllm has GPUs and 64 MiB", container(shm_size=64 << 20)),
+    case("docker.shared-memory", "pass", "No container", container(shm_size=64 << 20, image="nvidia/dcgm-exporter:4")),
     case("docker.shared-memory", "pass", "No container", container(shm_size=None, ipc_mode="host")),
     case("docker.shared-memory", "pass", "No container", container(shm_size=64 << 20, gpus=False)),
     case("docker.shared-memory", "pass", "No container", container(shm_size=64 << 20, state="exited")),

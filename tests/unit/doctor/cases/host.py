@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onecat.facts import Clock, Cpu, Filesystem, Limit
+from onecat.facts import Clock, Cpu, Filesystem, Limit, Nvidia
 from tests.unit.doctor.cases.form import Case, case
 from tests.unit.doctor.examples import CPU, GIB, HEALTHY, NOTHING_KNOWN, V100, with_filesystem
 from tests.unit.doctor.host_examples import KNOWN, NATIVE, environment, event, known, memory, system
@@ -69,6 +69,7 @@ CASES: list[Case] = [
     case("shm.size", "pass", "96 GiB", HEALTHY, None),
     case("shm.size", "warn", "has 64 MiB", with_filesystem("shm", total=64 << 20, available=45 << 20), None),
     case("shm.size", "warn", "has 64 MiB", with_filesystem("shm", total=64 << 20, available=45 << 20), V100),
+    case("shm.size", "info", "has 64 MiB", replace(with_filesystem("shm", total=64 << 20), nvidia=Nvidia()), None),
     case("limits.open-files", "pass", "raised to 1048576", KNOWN, CPU),
     case("limits.open-files", "pass", "unlimited", known(limits=(Limit("nofile", 1024, None),)), CPU),
     case("limits.open-files", "warn", "At most 4096", known(limits=(Limit("nofile", 1024, 4096),)), CPU),
@@ -92,5 +93,6 @@ CASES: list[Case] = [
     case("clock.synchronized", "skip", "not known", HEALTHY),
     case("os.hung-tasks", "pass", "no hanging program", KNOWN),
     case("os.hung-tasks", "warn", "nvidia-smi has hung", event("hung-task", BLOCKED, process="nvidia-smi", count=3)),
+    case("os.hung-tasks", "info", "jbd2 has hung", event("hung-task", "...", process="jbd2")),
     case("os.hung-tasks", "skip", "kernel log", HEALTHY),
 ]
