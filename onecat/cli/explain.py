@@ -60,12 +60,11 @@ def _everything(claims_only: bool) -> tuple[tuple[Check, ...], tuple[Claim, ...]
 
 def _meant(word: str, claims_only: bool) -> tuple[tuple[Check, ...], tuple[Claim, ...]]:
     """The checks and claims that a word means: an id, an area, a topic. Raises OnecatError with the nearest words."""
-    from onecat.doctor import all_checks
+    from onecat.doctor import all_checks, find_check
     from onecat.knowledge.claims import claims_about, find_claims
 
-    checks = tuple(each for each in all_checks() if each.id == word)
-    if checks:
-        return (() if claims_only else checks), claims_about(word)
+    if any(each.id == word for each in all_checks()):
+        return (() if claims_only else (find_check(word),)), claims_about(word)
     checks = tuple(each for each in all_checks() if each.id.partition(".")[0] == word)
     claims = find_claims(word)
     if not claims and claims_only:

@@ -60,7 +60,7 @@ def _numbered_blocks(table: Matrix, first: int, columns: int) -> Iterator[str]:
     for start in range(0, len(numbers), groups * _GROUP):
         block = slice(start, start + groups * _GROUP)
         for digit in range(digits):
-            yield " " * first + _grouped(number.rjust(digits)[digit] for number in numbers[block])
+            yield (" " * first + _grouped(number.rjust(digits)[digit] for number in numbers[block])).rstrip()
         for check, statuses in table.rows:
             cells = [_symbol(status) for status in statuses[block]]
             yield (pad(clip(check, first - 2), first) + _grouped(cells)).rstrip()
