@@ -93,7 +93,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "gsp-timeout",
         ("GSP", "gsp"),
-        r"NVRM: .{0,80}?(?:GSP RM heartbeat timed out|[Tt]imeout .{0,40}waiting for RPC response from GPU"
+        r"NVRM: .{0,80}?(?:GSP RM heartbeat timed out|[Tt]imeout .{0,40}waiting for RPC (?:response )?from G(?:PU|SP)"
         r"|kgspWaitForRmInitDone\w{0,10}: .{0,40}fail|[Ff]ailed to boot GSP)",
     ),
     Rule("pcie-error", ("PCIe Bus Error:",), rf"[\w-]{{1,30}} {_at()}: (?:AER: )?PCIe Bus Error: severity="),

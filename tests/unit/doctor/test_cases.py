@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+from onecat.config import load_profile
 from onecat.doctor import Finding, examine
 from onecat.facts import (
     CdiSpecification,
@@ -30,7 +31,6 @@ from onecat.facts import (
     Gpu,
     GpuPair,
     GpuProcess,
-    KernelEvent,
     Nvidia,
     OperatingSystem,
     PciBus,
@@ -213,27 +213,33 @@ STATED: dict[str, Callable[[], Facts]] = {
             ),
         ),
     ),
-    "C096": lambda: host(
-        Gpu(0, "NVIDIA A10"),
-        driver_version="525.60.13",
-        kernel_events=(
-            KernelEvent("xid", "NVRM: Xid (PCI:0000:01:00): 119, Timeout waiting for RPC from GSP!", xid=119),
-        ),
-    ),
 }
 
 # What a capture needs around a case's excerpt to be what the program printed.
 AROUND: dict[str, Callable[[str], str]] = {
+    "C096": lambda text: f"NVRM: {text}",
     "C090": lambda text: (
         "01:00.0 VGA compatible controller: NVIDIA Corporation AD102 [GeForce RTX 4090] (rev a1)\n"
         + "".join(f"\t\t{line}\n" for line in text.splitlines())
     ),
 }
-# The error of C093 is of a port; it counts for doctor where a GPU is below that port.
+# What the case names beside its text.
 BESIDE: dict[str, dict[str, Any]] = {
-    "C093": {"nvidia": {"pci_devices": [{"address": "0000:02:00.0", "vendor_id": "10de", "device_id": "1db6",
-                                         "path": [{"address": "0000:00:02.0"}]}]}},
-}  # fmt: skip
+    # The error is of a port; it counts for doctor where a GPU is below that port.
+    "C093": {
+        "nvidia": {
+            "pci_devices": [
+                {
+                    "address": "0000:02:00.0",
+                    "vendor_id": "10de",
+                    "device_id": "1db6",
+                    "path": [{"address": "0000:00:02.0"}],
+                }
+            ]
+        }
+    },
+    "C096": {"nvidia": {"driver_version": "525.60.13", "gpus": [{"index": 0, "name": "NVIDIA GPU"}]}},
+}
 
 
 def facts_of(case: str) -> Facts:
@@ -246,8 +252,9 @@ def facts_of(case: str) -> Facts:
     return facts_from_parts("case", parts)
 
 
-def findings(case: str, check: str) -> list[Finding]:
-    return [finding for finding in examine(facts_of(case)) if finding.check == check]
+def findings(case: str) -> tuple[Finding, ...]:
+    profile = EXPECTED[case].get("profile")
+    return examine(facts_of(case), load_profile(profile) if profile else None)
 
 
 def test_every_stated_case_has_its_facts() -> None:
@@ -257,8 +264,11 @@ def test_every_stated_case_has_its_facts() -> None:
 @pytest.mark.parametrize("case", sorted(EXPECTED))
 def test_doctor_says_of_a_case_what_its_facts_show(case: str) -> None:
     expected = EXPECTED[case]
-    worst = min((finding.status for finding in findings(case, expected["check"])), key=_severity)
-    assert worst == expected["status"]
+    told = [finding for finding in findings(case) if finding.check == expected["check"]]
+    assert min((finding.status for finding in told), key=_severity) == expected["status"]
+    text = "\n".join("\n".join([each.subject, each.title, *each.evidence, *each.fix]) for each in told)
+    for words in expected.get("says", ()):
+        assert words in text
 
 
 @pytest.mark.parametrize("case", sorted(EXPECTED))
@@ -267,7 +277,7 @@ def test_doctor_says_nothing_worse_of_a_case_than_what_is_wrong_with_it(case: st
     also = ALSO_TRUE.get(case, set())
     others = {
         finding.check
-        for finding in examine(facts_of(case))
+        for finding in findings(case)
         if finding.status in ("fail", "warn") and finding.check != expected["check"]
     }
     assert others <= also
@@ -275,6 +285,9 @@ def test_doctor_says_nothing_worse_of_a_case_than_what_is_wrong_with_it(case: st
 
 # Findings beside the expected one that are true of the case as well, read case by case.
 ALSO_TRUE: dict[str, set[str]] = {
+    "C001": {"gpu.count"},  # one card is named, the profile is for two
+    "C024": {"gpu.count"},  # likewise
+    "C062": {"engine.cuda-available"},  # the case's own symptom
     "C040": {"driver.nvml"},  # NVML says it as well
     "C094": {"gpu.initialization"},  # its last line: the probe of that device has failed
 }

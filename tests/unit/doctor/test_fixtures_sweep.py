@@ -112,7 +112,11 @@ def test_one_gpu_told_by_several_captures_is_one_gpu() -> None:
 def test_a_kernel_log_adds_its_xid_to_a_host_that_is_else_healthy() -> None:
     """Its address is of another GPU, so nothing of what the H200 shows itself may change."""
     files = ["nvidia-smi/h200_driver580.xml", "misc/h200_vm_host.txt", "dmesg/gpud_dmesg-with-xid-119.log_xid"]
-    assert said(facts_of(*files), H200) == {"os.virtualization": "info", "gpu.xid": "fail"}
+    assert said(facts_of(*files), H200) == {
+        "os.virtualization": "info",
+        "gpu.xid": "fail",
+        "gpu.gsp": "fail",
+    }
 
 
 @needs_fixtures
