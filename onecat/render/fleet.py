@@ -65,7 +65,9 @@ def _numbered_blocks(table: Matrix, first: int, columns: int) -> Iterator[str]:
             cells = [_symbol(status) for status in statuses[block]]
             yield (pad(clip(check, first - 2), first) + _grouped(cells)).rstrip()
         yield ""
-    yield from _in_columns([f"{number} {name}" for number, name in zip(numbers, table.hosts, strict=True)], columns)
+    yield from _in_columns(
+        [f"{number:>{digits}} {name}" for number, name in zip(numbers, table.hosts, strict=True)], columns
+    )
 
 
 def totals_line(report: Report) -> str:

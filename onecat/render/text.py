@@ -65,6 +65,10 @@ def _fleet(report: Report, verbose: bool, width: int) -> Iterator[Line]:
         yield Line("Summary", "bold", len("Summary"))
         yield from map(Line, matrix_lines(table, width))
         yield Line("")
+    for host in report.hosts:
+        if not host.reachable:
+            text = columns.clip(f"not reachable: {host.name}: {host.reason}", width)
+            yield Line(text, STYLES["fail"], len("not reachable"))
     yield from _wrapped(totals_line(report), width, "", "  ")
 
 

@@ -57,13 +57,14 @@ def test_one_cell_is_the_worst_of_a_hosts_findings() -> None:
 def test_people_read_it_without_colour() -> None:
     shown = text(FLEET)
     begin = shown.index("Summary")
-    assert shown[begin : begin + 7] == [
+    assert shown[begin : begin + 8] == [
         "Summary",
         LEGEND,
         "           gpu1 gpu2",
         "gpu.count  .    F",
         "gpu.xid    w    .",
         "",
+        "not reachable: gpu9: no route to host",
         "3 hosts: 1 not reachable, 1 with failures, 1 with warnings only; 1 fail, 1 warn,",
     ]
     assert "gpu9 for profile h200: not reachable: no route to host" in shown
