@@ -36,6 +36,8 @@ def family(system: OperatingSystem | None) -> Family | None:
     if system is None:
         return None
     words = [system.id or "", *system.id_like]
+    if words[0].lower() == "kylin":
+        words.reverse()  # Its server is made of RPMs, its desktop of Debian's packages: ID_LIKE tells.
     return next((_FAMILIES[word.lower()] for word in words if word.lower() in _FAMILIES), None)
 
 

@@ -23,7 +23,7 @@ ROOTLESS = "https://docs.docker.com/engine/security/rootless/"
 def apparmor_user_namespaces(context: Context) -> Iterator[Verdict]:
     """kernel.apparmor_restrict_unprivileged_userns, only where Docker is to run without root."""
     apparmor, docker = context.facts.apparmor, context.facts.docker
-    if apparmor is None or apparmor.user_namespaces_restricted is None:
+    if apparmor is None or (apparmor.enabled and apparmor.user_namespaces_restricted is None):
         reason = context.why_absent("apparmor", "what AppArmor restricts is not known")
         yield Verdict("skip", f"Not checked: {reason}")
     elif docker is None:

@@ -7,13 +7,10 @@ from collections.abc import Iterator
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.registry import Verdict, check
-from onecat.doctor.units import GIB
 from onecat.facts import Limit
 
 OPEN_FILES = 65535
 """The limit on open files that vLLM's API server sets for itself at its start, if the hard limit lets it."""
-LEAST_LOCKED = 8 * GIB
-"""Below this NCCL's and UCX's registered buffers of a few GPUs may not fit."""
 
 
 def _limit(context: Context, name: str) -> Limit | None:
@@ -75,12 +72,12 @@ def limits_locked_memory(context: Context) -> Iterator[Verdict]:
     limit = _limit(context, "memlock")
     if limit is None:
         yield Verdict("skip", f"Not checked: {context.why_absent('limits', 'the limit on locked memory is not known')}")
-    elif limit.soft is None or limit.soft >= LEAST_LOCKED:
-        yield Verdict("pass", "Enough memory may be locked for InfiniBand")
+    elif limit.soft is None:
+        yield Verdict("pass", "Any amount of memory may be locked for InfiniBand")
     else:
         yield Verdict(
-            "warn",
-            f"Only {limit.soft // 1024} KiB of memory may be locked, and NCCL is told to use InfiniBand",
+            "info",
+            f"At most {limit.soft // 1024} KiB of memory may be locked, and NCCL is told to use InfiniBand",
             evidence=(f"max locked memory: {limit.soft} bytes", *(f"{name}={variables[name]}" for name in asked)),
             fix=(
                 "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/90-onecat.conf, then log in again",

@@ -13,7 +13,11 @@ from onecat.doctor.units import GIB, counted, gibibytes
 SOLD_TO_SEEN = 0.9
 """A machine sold with 32 GB shows less: the firmware and the kernel keep some."""
 LEAST_AVAILABLE = GIB
+"""Python and PyTorch alone, before any weights, take about as much for one server process."""
 LEAST_SHARE_AVAILABLE = 0.05
+"""Small machines are not short of memory with less than LEAST_AVAILABLE."""
+SHORT_SHARE_AVAILABLE = 0.1
+"""With more than this to spare, what lies in swap are pages that nobody asks for."""
 MEMINFO = "https://www.kernel.org/doc/Documentation/filesystems/proc.txt"
 
 
@@ -103,7 +107,7 @@ def memory_swap(context: Context) -> Iterator[Verdict]:
             f"swap: {gibibytes(used)} of {gibibytes(memory.swap_total)} used",
             f"memory available: {gibibytes(memory.available)} of {gibibytes(memory.total)}",
         )
-        if used > memory.swap_total / 2 and memory.available < memory.total / 10:
+        if used > memory.swap_total / 2 and memory.available < SHORT_SHARE_AVAILABLE * memory.total:
             yield Verdict(
                 "warn",
                 f"Memory is short: {gibibytes(used)} lie in swap",

@@ -65,6 +65,8 @@ CASES: list[Case] = [
     case("selinux.device-labels", "skip", "SELinux is disabled", HEALTHY),
     case("selinux.device-labels", "skip", "not known", NOTHING_KNOWN),
     case("apparmor.user-namespaces", "pass", "does not restrict", KNOWN),
+    case("apparmor.user-namespaces", "pass", "does not restrict", known(apparmor=AppArmor(False))),
+    case("apparmor.user-namespaces", "skip", "is not known", known(apparmor=AppArmor(True))),
     case("apparmor.user-namespaces", "pass", "works with that", known(apparmor=AppArmor(True, True))),
     case(
         "apparmor.user-namespaces",
