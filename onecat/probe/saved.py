@@ -66,7 +66,7 @@ def read_hosts(arguments: Sequence[str]) -> list[Facts]:
     Raises OnecatError (exit code 2) when one cannot be read or no importer knows what it holds.
     """
     hosts: dict[str, _Host] = {}
-    loose = [argument for argument in arguments if not Path(argument).is_dir()]
+    loose: list[str] = []
     for number, argument in enumerate(arguments):
         name, place = _named(argument)
         path = Path(place)
@@ -85,9 +85,11 @@ def read_hosts(arguments: Sequence[str]) -> list[Facts]:
                 own = facts.host if facts.host != "local" else _stem(place)
                 hosts[f"saved {number}"] = _Host(own, saved=facts)
             continue
-        own = _stem(place) if len(loose) == 1 else LOOSE_HOST
-        host = hosts.setdefault(f"name {name}" if name else "loose", _Host(name or own))
+        host = hosts.setdefault(f"name {name}" if name else "loose", _Host(name or LOOSE_HOST))
         host.parts += _parts(place, text)
+        if not name:
+            loose.append(place)
+            host.name = _stem(place) if len(loose) == 1 else LOOSE_HOST
     return [host.facts() for host in hosts.values()]
 
 
@@ -158,8 +160,6 @@ def _read(place: str, path: Path) -> bytes:
             where=place,
             next_steps=[f"tail -c {LARGEST_FILE // 1024**2}M {place} > shorter.txt"],
         )
-    if not data.strip():
-        raise OnecatError("the file is empty", where=place)
     return data
 
 
@@ -204,6 +204,8 @@ def _known_parts(name: str, text: str) -> tuple[tuple[str, Part], ...]:
 
 
 def _parts(place: str, text: str) -> tuple[tuple[str, Part], ...]:
+    if not text.strip():
+        raise OnecatError("the file is empty", where=place)
     parts = _known_parts(Path(place).name if place != "-" else "standard input", text)
     if parts:
         return parts

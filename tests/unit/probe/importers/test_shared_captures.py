@@ -22,11 +22,7 @@ def host(*names: str) -> Facts:
     return facts
 
 
-CAPTURES = sorted(
-    file
-    for file in SHARED.glob("*/*")
-    if file.suffix != ".url" and file.parent.name != "config" and file.name != "h200_nvml.json"
-)
+CAPTURES = sorted(file for file in SHARED.glob("*/*") if file.suffix != ".url" and file.parent.name != "config")
 
 
 @pytest.mark.parametrize("file", CAPTURES, ids=lambda file: file.name)
@@ -221,3 +217,11 @@ def test_df_of_a_container_with_a_small_shm() -> None:
     shm = host("collect_env/df_shm_vllm789.txt").filesystem("shm")
     assert shm is not None
     assert (shm.total, shm.available) == (64 * MIB, 45 * MIB)
+
+
+def test_a_dump_of_nvml_calls_agrees_with_nvidia_smi_of_the_same_host() -> None:
+    dump, text = host("misc/h200_nvml.json").nvidia, host("nvidia-smi/h200_driver580.txt").nvidia
+    assert dump is not None and text is not None
+    (one,), (other,) = dump.gpus, text.gpus
+    assert (one.name, one.uuid, one.memory_total) == (other.name, other.uuid, other.memory_total)
+    assert (one.compute_capability, one.memory_used) == ("9.0", None)
