@@ -88,3 +88,12 @@ def quoted(event: KernelEvent) -> str:
 def events(context: Context, *kinds: str) -> tuple[KernelEvent, ...]:
     """The events of some kinds in the kernel log."""
     return tuple(event for event in context.facts.kernel_events or () if event.kind in kinds)
+
+
+def concerns_gpus(context: Context, event: KernelEvent) -> bool:
+    """Whether a line of the kernel log is about a GPU or a port above one; without the bus, any may be."""
+    devices = context.nvidia.pci_devices
+    if not devices or event.address is None:
+        return True
+    above = {function(port.address) for device in devices for port in device.path or ()}
+    return device_at(context, event.address) is not None or function(event.address) in above

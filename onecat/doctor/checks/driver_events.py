@@ -71,7 +71,9 @@ def driver_module_refused(context: Context) -> Iterator[Verdict]:
             "info" if loaded else "fail",
             "The kernel refused a module once; the NVIDIA module is loaded now"
             if loaded
-            else "The kernel refuses to load the NVIDIA module",
+            else "The kernel refuses to load the NVIDIA module"
+            if "nvidia" in event.text.lower()
+            else "The kernel refused a module, and the NVIDIA module is not loaded",
             evidence=(quoted(event), *secure_boot),
             fix=(
                 "secure boot: sign the module and enrol its key (sudo mokutil --import KEY, then reboot), or take the "

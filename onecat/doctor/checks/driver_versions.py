@@ -152,7 +152,9 @@ def driver_versions(context: Context) -> Iterator[Verdict]:
         yield Verdict("skip", f"Not checked: {reason}", evidence=log)
         return
     evidence = (f"kernel module: {module}", *(f"{name}: {version}" for name, version in known.items()), *log)
-    other = [name for name, version in known.items() if version != module]
+    # A compatibility package is another version on purpose: cuda.compat-libraries judges it.
+    meant = [version for version in known.values() if any(version in path for path in nvidia.compat_libraries)]
+    other = [name for name, version in known.items() if version != module and version not in meant]
     # NVML that shows GPUs is proof that its library fits: the file that was found is then another copy.
     in_use = [name for name in other if not (name == "libnvidia-ml" and context.gpus)]
     if in_use:

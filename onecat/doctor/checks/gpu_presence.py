@@ -245,7 +245,10 @@ def _lost(context: Context) -> dict[str, list[str]]:
     title="The driver could start every GPU",
     why="A GPU that the driver cannot start does not exist for any program.",
     fix=("sudo dmesg | grep -i nvrm", "switch the machine off and on"),
-    source=("https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html",),
+    source=(
+        "https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html",
+        "https://github.com/Start9Labs/start-technologies/issues/3465",
+    ),
     requires=(requirements.nvidia_hardware, requirements.kernel_log),
 )
 def gpu_initialization(context: Context) -> Iterator[Verdict]:
@@ -254,8 +257,9 @@ def gpu_initialization(context: Context) -> Iterator[Verdict]:
     if not failed:
         yield Verdict("pass", "The kernel log tells of no GPU that could not be started")
     working = {function(gpu.pci_address) for gpu in context.gpus}
+    all_work = bool(working) and all(function(each.address) in working for each in context.nvidia.pci_devices)
     for event in failed:
-        works = function(event.address) in working
+        works = function(event.address) in working or (event.address is None and all_work)
         yield Verdict(
             "info" if works else "fail",
             "The driver could not start this GPU once, and shows it now" if works else "The driver cannot start a GPU",
@@ -263,6 +267,7 @@ def gpu_initialization(context: Context) -> Iterator[Verdict]:
             (quoted(event),),
             fix=(
                 "read the lines around it: sudo dmesg | grep -i nvrm",
+                "Blackwell and newer need the open kernel module: cat /proc/driver/nvidia/version",
                 "switch the machine off and on; then try the card in another slot",
             ),
         )

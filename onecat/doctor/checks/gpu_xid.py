@@ -68,8 +68,8 @@ GSP_TIMEOUTS = "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/446"
 @check(
     "gpu.gsp",
     title="The system processor of every GPU (GSP) answers the driver",
-    why="From Turing on the driver runs a part of itself on the GPU. When that does not answer, everything that asks for "
-    "this GPU hangs, nvidia-smi too. GPUs before Turing have no GSP and lack nothing.",
+    why="From Turing on the driver runs a part of itself on the GPU. When that does not answer, everything that asks "
+    "for this GPU hangs, nvidia-smi too. GPUs before Turing have no GSP and lack nothing.",
     fix=("sudo dmesg | grep -i gsp", "sudo reboot, or with nothing using it: sudo nvidia-smi --gpu-reset -i N"),
     source=(GSP, GSP_TIMEOUTS),
     requires=(requirements.nvidia_hardware, requirements.kernel_log),

@@ -41,7 +41,7 @@ def nvlink_links(context: Context) -> Iterator[Verdict]:
         count, links = active[gpu.index], gpu.nvlinks or ()
         down = ", ".join(str(link.link) for link in links if not link.active)
         evidence = (f"{place(gpu)}: {count} of {len(links)} links active" + (f", down: {down}" if down else ""),)
-        if count < most[gpu.name]:
+        if count < most[gpu.name] and (count or "SXM" in gpu.name or context.nvidia.nvswitches):
             yield Verdict(
                 "warn",
                 f"{counted(count, 'NVLink')} active, {most[gpu.name]} on another {gpu.name} of this host",
@@ -70,9 +70,9 @@ def nvlink_links(context: Context) -> Iterator[Verdict]:
         else:
             yield Verdict(
                 "info",
-                f"{count} of {counted(len(links), 'NVLink')} active, as on every {gpu.name} of this host",
+                f"{count} of {counted(len(links), 'NVLink')} active",
                 subject(gpu),
-                evidence,
+                (*evidence, "cards without a bridge have inactive links by nature"),
             )
 
 

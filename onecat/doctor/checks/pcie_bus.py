@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.hardware import (
+    concerns_gpus,
     event_subject,
     events,
     gpu_at,
@@ -136,7 +137,7 @@ def _between(context: Context) -> Iterator[tuple[PciDevice, PciDevice, tuple[Pci
 )
 def pcie_iommu(context: Context) -> Iterator[Verdict]:
     """Faults of the IOMMU in the kernel log, the number of its groups, and the kernel's command line."""
-    faults = events(context, "iommu-fault")
+    faults = [event for event in events(context, "iommu-fault") if concerns_gpus(context, event)]
     for event in faults:
         yield Verdict(
             "warn",

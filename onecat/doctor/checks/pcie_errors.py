@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
-from onecat.doctor.hardware import device_at, event_subject, events, function, gpu_at, quoted, subject
+from onecat.doctor.hardware import concerns_gpus, device_at, event_subject, events, function, gpu_at, quoted, subject
 from onecat.doctor.registry import Verdict, check
 from onecat.doctor.units import counted
 from onecat.facts import KernelEvent
@@ -72,7 +72,7 @@ def pcie_replays(context: Context) -> Iterator[Verdict]:
 )
 def pcie_errors(context: Context) -> Iterator[Verdict]:
     """The kernel's counters for each GPU, and lines "PCIe Bus Error" about a GPU or a port above one."""
-    told = [event for event in events(context, "pcie-error") if _concerns(context, event)]
+    told = [event for event in events(context, "pcie-error") if concerns_gpus(context, event)]
     for event in told:
         yield _judge(context, event)
     logged = {event_subject(context, event) for event in told}
@@ -105,15 +105,6 @@ def pcie_errors(context: Context) -> Iterator[Verdict]:
             yield Verdict("pass", "No PCIe errors since the machine started", name, evidence)
     if not context.nvidia.pci_devices and not told:
         yield Verdict("skip", "Not checked: the PCI bus was not looked at")
-
-
-def _concerns(context: Context, event: KernelEvent) -> bool:
-    """Whether an error is about a GPU or a port above one; without the bus, any may be."""
-    devices = context.nvidia.pci_devices
-    if not devices or event.address is None:
-        return True
-    above = {function(port.address) for device in devices for port in device.path or ()}
-    return device_at(context, event.address) is not None or function(event.address) in above
 
 
 def _judge(context: Context, event: KernelEvent) -> Verdict:

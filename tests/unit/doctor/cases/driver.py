@@ -168,7 +168,7 @@ CASES: list[Case] = [
     case(
         "driver.module-refused",
         "fail",
-        "refuses to load the NVIDIA module",
+        "The kernel refused a module, and the NVIDIA module is not loaded",
         with_events(REFUSED, gpus=(), kernel_module_version=None),
     ),
     case("driver.module-refused", "info", "is loaded now", with_events(REFUSED)),

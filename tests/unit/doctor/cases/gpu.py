@@ -34,6 +34,7 @@ INIT_FAILED = KernelEvent(
     "gpu-init-failed", "NVRM: GPU 0000:af:00.0: RmInitAdapter failed! (0x24:0xffff:1417)", "0000:af:00.0"
 )
 
+NONE_STARTED = KernelEvent("gpu-init-failed", "NVRM: None of the NVIDIA devices were initialized.")
 NO_ANSWER = KernelEvent("gsp-timeout", "NVRM: GPU0 GSP RPC buffer contains function 76", "0000:3b:00.0")
 
 
@@ -160,6 +161,8 @@ CASES: list[Case] = [
     case("gpu.initialization", "pass", "tells of no GPU", COMPLETE),
     case("gpu.initialization", "info", "shows it now", with_events(INIT_FAILED)),
     case("gpu.initialization", "fail", "cannot start a GPU", with_events(INIT_FAILED, gpus=(v100(0),))),
+    case("gpu.initialization", "info", "shows it now", with_events(NONE_STARTED)),
+    case("gpu.initialization", "fail", "cannot start a GPU", with_events(NONE_STARTED, gpus=())),
     case("gpu.initialization", "skip", "kernel log was not read", HEALTHY),
     # --- Xids
     case("gpu.xid", "pass", "holds no Xid", COMPLETE),

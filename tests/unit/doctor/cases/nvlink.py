@@ -27,10 +27,10 @@ def links(active: int, of: int = 18, **changes: Any) -> tuple[NvLink, ...]:
     )
 
 
-def board(second: dict[str, Any] | None = None, **changes: Any) -> Facts:
+def board(second: dict[str, Any] | None = None, count: int = 18, **changes: Any) -> Facts:
     """A host with two H200, on NVSwitches."""
     healthy = {
-        "gpus": (h200(0), h200(1, **(second or {}))),
+        "gpus": (h200(0, nvlinks=links(count, count)), h200(1, **(second or {}))),
         "pairs": (),
         "pci_devices": (),
         "nvswitches": 4,
@@ -48,6 +48,7 @@ CASES: list[Case] = [
         "nvlink.links", ("pass", "All 18"), ("warn", "17 NVLinks active, 18 on another"), board({"nvlinks": links(17)})
     ),
     # Bridges of PCIe cards use some of the links: that is no fault.
+    both("nvlink.links", ("pass", "All 12"), ("info", "0 of 12"), board({"nvlinks": links(0, 12)}, 12, nvswitches=0)),
     case("nvlink.links", "info", "4 of 12 NVLinks active", with_gpus(h200(0, nvlinks=links(4, 12)))),
     case("nvlink.links", "info", "0 of 18 NVLinks active", with_gpus(h200(0, nvlinks=links(0))), H200),
     case("nvlink.links", "warn", "No NVLink is active", with_gpus(h200(0, nvlinks=links(0))), NVLINK),

@@ -221,6 +221,8 @@ CASES: list[Case] = [
             KernelEvent("iommu-fault", "DMAR: [DMA Read] Request device [3b:00.0] fault addr 0x0", "0000:3b:00.0")
         ),
     ),
+    # The network card's fault is not the GPU's.
+    case("pcie.iommu", "pass", "No IOMMU", with_events(KernelEvent("iommu-fault", "DMAR: fault", "0000:18:00.0"))),
     case("pcie.iommu", "skip", "in a virtual machine", with_system(COMPLETE, virtualization="kvm")),
     case("pcie.iommu", "skip", "number of IOMMU groups", replace(COMPLETE, pci=None)),
 ]
