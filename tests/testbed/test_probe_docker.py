@@ -11,6 +11,8 @@ import pytest
 
 from onecat.facts import Facts
 from onecat.probe import ProbeOptions, collect_local
+from onecat.probe.agent import core
+from onecat.probe.agent.sources import smoke
 from tests.testbed.docker_daemon import DockerDaemon
 
 Observe = Callable[..., Facts]
@@ -87,6 +89,22 @@ def test_a_calculation_leaves_no_container(observe: Observe, docker_client: Any,
     before = {each.id for each in docker_client.containers.list(all=True)}
     observe(smoke_image=base_image)
     assert {each.id for each in docker_client.containers.list(all=True)} == before
+
+
+def test_a_calculation_that_hangs_is_ended_with_its_container(
+    docker_daemon: DockerDaemon, docker_client: Any, base_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tag = "onecat-test/hangs:1"
+    hang = "printf '#!/bin/sh\\nexec sleep 600\\n' > /usr/bin/python3"
+    dockerfile = f"FROM {base_image}\nRUN rm /usr/bin/python3 && {hang} && chmod +x /usr/bin/python3\n"
+    docker_client.images.build(fileobj=io.BytesIO(dockerfile.encode()), tag=tag)
+    monkeypatch.setenv("DOCKER_HOST", docker_daemon.host)
+    monkeypatch.setattr(smoke, "RUN_SECONDS", 2)
+    document = core.observe(core.Machine("/", 5, [], {"smoke": tag}), {"smoke": smoke.smoke})
+    assert [note["kind"] for note in document["notes"]] == ["timeout"]
+    names = [each.name for each in docker_client.containers.list(all=True)]
+    docker_client.images.remove(tag)
+    assert not [name for name in names if name.startswith("onecat-smoke")]
 
 
 @pytest.mark.engine

@@ -144,6 +144,7 @@ docker_version() { section "docker version" docker version; }
 df_space() { section "df -Pk" df -Pk; }
 df_inodes() { section "df -Pi" df -Pi; }
 user() { section "id" id; }
+toolkit_version() { section "nvidia-ctk --version" nvidia-ctk --version; }
 nginx_version() { section "nginx -v" nginx -v; }
 selinux() { section "getenforce" getenforce; }
 
@@ -159,6 +160,17 @@ kernel_log() {
     fi
 }
 
+# The variables that change what CUDA, NCCL, Docker and the engines do, without what is secret.
+environment() {
+    names='(CUDA|NCCL|NVIDIA|VLLM|HF|HUGGINGFACE|TRANSFORMERS|PYTORCH|TORCH|TRITON|ASCEND|HCCL|OMP|DOCKER)_[A-Z0-9_]*'
+    names="$names|LD_LIBRARY_PATH|LD_PRELOAD|HTTPS?_PROXY|https?_proxy|NO_PROXY|no_proxy|ALL_PROXY|all_proxy"
+    printf '===== onecat: env\n'
+    env | grep -E "^($names)=" | sed -e 's#//[^/@ ]*@#//(hidden)@#g' \
+        -e '/^[^=]*TOKEN/s/=.*/=(hidden)/' -e '/^[^=]*KEY/s/=.*/=(hidden)/' \
+        -e '/^[^=]*SECRET/s/=.*/=(hidden)/' -e '/^[^=]*PASSWORD/s/=.*/=(hidden)/'
+    printf '===== onecat: end env 0\n'
+}
+
 ports() {
     if command -v ss >/dev/null 2>&1; then
         section "ss -ltn" ss -ltn
@@ -170,10 +182,11 @@ ports() {
 section "date +%s" date +%s
 section "uname -a" uname -a
 files /etc/os-release /proc/cpuinfo /proc/meminfo /proc/mounts /proc/modules /proc/cmdline
-files /proc/driver/nvidia/version /proc/sys/kernel/osrelease
+files /proc/driver/nvidia/version /proc/sys/kernel/osrelease /proc/self/limits
 # shellcheck disable=SC3045 # every shell that is sh somewhere has it
 printf '===== onecat: ulimit -a\n%s\n===== onecat: end ulimit -a 0\n' "$(ulimit -a)"
 [ -z "$refused" ] || printf '===== onecat: sudo\nrefused\n===== onecat: end sudo 1\n'
+environment
 sysfs_pci
 together nvidia_smi_q nvidia_smi_topo nvidia_smi_p2p npu_smi docker_info docker_version kernel_log \
-    df_space df_inodes named_paths ports user selinux nginx_version
+    df_space df_inodes named_paths ports user selinux nginx_version toolkit_version

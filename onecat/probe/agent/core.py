@@ -35,6 +35,7 @@ PATIENCE_SECONDS = 0.01
 """How long a worker may wait for something before another one goes on with the other sources."""
 BUSY_PATIENCE_SECONDS = 0.3
 """The same for a worker that computes: a second one would not make the first faster."""
+STANDARD_OUTPUT = 1
 PROGRAM_SECONDS = 5.0
 PROGRAM_BYTES = 4 << 20
 KINDS_OF_ERROR = {errno.ENOENT: "absent", errno.EACCES: "permission", errno.EPERM: "permission"}
@@ -112,6 +113,7 @@ class Machine:
 
 def run_program(argv, limit):
     start = time.monotonic()
+    parent = os.getppid()
     output, messages, failure = (os.pipe() for _ in range(3))
     pid = os.fork()
     if pid == 0:
@@ -132,8 +134,10 @@ def run_program(argv, limit):
     waiting = set(read)
     status = None
     try:
-        while waiting and time.monotonic() - start < limit:
-            for reader in select.select(list(waiting), [], [], max(0, start + limit - time.monotonic()))[0]:
+        while waiting and time.monotonic() - start < limit and os.getppid() == parent:
+            # Now and then a look whether anybody still waits for the answer.
+            pause = min(1.0, max(0.0, start + limit - time.monotonic()))
+            for reader in select.select(list(waiting), [], [], pause)[0]:
                 data = os.read(reader, 65536)
                 if not data:
                     waiting.discard(reader)
@@ -143,7 +147,7 @@ def run_program(argv, limit):
             ended, code = os.waitpid(pid, os.WNOHANG)
             if ended:
                 status = code
-            elif time.monotonic() - start > limit:
+            elif time.monotonic() - start > limit or os.getppid() != parent:
                 break
             else:
                 time.sleep(0.001)
@@ -308,7 +312,16 @@ def observe(machine, sources):
             workers.append(Worker(machine, functions, queue))
         wait = min([worker.since + worker.limit - now for worker in workers] or [0])
         wait = max(0, min(wait, PATIENCE_SECONDS) if untaken else wait)
-        ready = select.select([worker.reader for worker in workers], [], [], wait)[0]
+        poll = select.poll()
+        poll.register(STANDARD_OUTPUT, 0)
+        for worker in workers:
+            poll.register(worker.reader, select.POLLIN)
+        ready = [number for number, _ in poll.poll(wait * 1000)]
+        if STANDARD_OUTPUT in ready:
+            # The operator has gone: only then does a stream that is watched for nothing have something to tell.
+            for worker in workers:
+                worker.kill()
+            sys.exit(1)
         for worker in [each for each in workers if each.reader in ready]:
             messages = worker.receive()
             if messages is None:

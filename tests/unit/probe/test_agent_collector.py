@@ -31,14 +31,16 @@ def program(folder: Path, name: str, text: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def collect(shell: list[str], folder: Path, *options: str) -> tuple[dict[str, tuple[str, str]], float]:
+def collect(
+    shell: list[str], folder: Path, *options: str, environment: dict[str, str] | None = None
+) -> tuple[dict[str, tuple[str, str]], float]:
     """Sections with their text and exit, and the seconds until every stream is closed. folder: first in PATH."""
     started = time.monotonic()
     done = subprocess.run(
         [*shell, str(COLLECTOR), *options],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        env={"PATH": f"{folder}:/usr/bin:/bin"},
+        env={"PATH": f"{folder}:/usr/bin:/bin", **(environment or {})},
         timeout=60,
         text=True,
         errors="replace",
@@ -57,7 +59,7 @@ def test_what_a_host_is_comes_in_sections(shell: list[str], tmp_path: Path) -> N
     assert abs(int(found["date +%s"][0]) - time.time()) < 60
     assert "Mounted on" in found["df -Pk"][0] and found["df -Pk"][1] == "0"
     assert found["id"][0].startswith("uid=")
-    assert "file" in found["ulimit -a"][0]
+    assert "file" in found["ulimit -a"][0] and "Max open files" in found["/proc/self/limits"][0]
     assert found["sysfs pci"][1] == "0"
     assert seconds < 1, "nothing that lives on may keep the streams open"
 
@@ -133,6 +135,23 @@ def test_named_paths_are_measured_at_their_nearest_parent(shell: list[str], tmp_
     text, code = found[f"path data={tmp_path}/a b/c"]
     assert code == "0" and "Mounted on" in text
     assert found["path model=/"][0].rstrip().endswith("/")
+
+
+def test_the_environment_tells_what_matters_and_no_secret(shell: list[str], tmp_path: Path) -> None:
+    environment = {
+        "NCCL_P2P_DISABLE": "1",
+        "HF_TOKEN": "hf_abc",
+        "VLLM_API_KEY": "k",
+        "https_proxy": "http://user:pw@proxy.example:3128",
+        "EDITOR": "vi",
+    }
+    text, _ = collect(shell, tmp_path, environment=environment)[0]["env"]
+    assert sorted(text.splitlines()) == [
+        "HF_TOKEN=(hidden)",
+        "NCCL_P2P_DISABLE=1",
+        "VLLM_API_KEY=(hidden)",
+        "https_proxy=http://(hidden)@proxy.example:3128",
+    ]
 
 
 def test_a_refused_sudo_is_told(shell: list[str], tmp_path: Path) -> None:

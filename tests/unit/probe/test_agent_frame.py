@@ -121,6 +121,34 @@ def test_what_a_hung_source_started_is_ended_with_it(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
+SLEEPING = """
+import sys, time
+sys.path.insert(0, {folder!r})
+from onecat.probe.agent import core
+
+def starts(machine, emit):
+    machine.run(["sh", "-c", "sleep 1.5; touch {marker}"], 60)
+
+core.observe(core.Machine("/", 60, []), {{"starts": starts}})
+"""
+
+
+@pytest.mark.parametrize("how", ["closes the stream", "kills the agent"])
+def test_when_the_operator_goes_nothing_goes_on(how: str, tmp_path: Path) -> None:
+    marker = tmp_path / "alive"
+    root = Path(core.__file__).parents[3]
+    script = SLEEPING.format(folder=str(root), marker=marker)
+    agent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    time.sleep(0.3)
+    assert agent.stdout is not None
+    if how == "kills the agent":
+        agent.kill()
+    agent.stdout.close()
+    assert agent.wait(5) != 0
+    time.sleep(1.5)
+    assert not marker.exists()
+
+
 def test_a_program_gives_its_status_output_and_messages() -> None:
     assert MACHINE.run(["sh", "-c", "cat; echo out; echo err >&2; exit 3"]) == (3, "out\n", "err\n")
     assert MACHINE.run(["sh", "-c", "echo $LC_ALL; kill -9 $$"]) == (-9, "C\n", "")
