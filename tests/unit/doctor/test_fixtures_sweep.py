@@ -18,19 +18,22 @@ from onecat.probe.saved import read_hosts
 
 FIXTURES = Path(__file__).parents[4] / "shared" / "fixtures"
 ROOMS = ("nvidia-smi", "lspci", "dmesg", "topo", "collect_env", "misc")
-# A list of what each function of NVML returned on one machine: for the fake library of the testbed, not a capture.
-NO_CAPTURE = {"misc/h200_nvml.json"}
-FILES = sorted(
-    f"{room}/{path.name}"
-    for room in ROOMS
-    for path in (FIXTURES / room).glob("*")
-    if path.suffix != ".url" and f"{room}/{path.name}" not in NO_CAPTURE
-)
+FILES = sorted(f"{room}/{path.name}" for room in ROOMS for path in (FIXTURES / room).glob("*") if path.suffix != ".url")
 EXPECTED: dict[str, dict[str, dict[str, list[str]]]] = yaml.safe_load(
     (Path(__file__).parents[2] / "fixtures" / "cases" / "findings.yaml").read_text(encoding="utf-8")
 )
 PROFILES = tuple(load_profile(name) for name in ("v100x2-pcie", "a100x2-80g", "h200"))
 H200 = load_profile("h200")
+# What a host may fail for a profile that is not for it: what the profile itself asks for.
+OF_THE_PROFILE = {
+    "driver.minimum",
+    "gpu.arch-in-image",
+    "gpu.compute-capability",
+    "gpu.count",
+    "gpu.memory-total",
+    "os.c-library",
+    "shm.size",
+}
 SEVERITY = ("fail", "warn", "info")
 
 needs_fixtures = pytest.mark.skipif(not FIXTURES.is_dir(), reason="shared/fixtures is not on this machine")
@@ -78,6 +81,15 @@ def test_a_capture_alone_makes_doctor_say_only_what_it_shows(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", FILES)
+def test_a_profile_for_other_hardware_fails_only_by_what_it_asks_for(file: str) -> None:
+    facts = facts_of(file)
+    failing = {check for check, (status, _) in EXPECTED[file].get("any", {}).items() if status == "fail"}
+    for profile in (*PROFILES, load_profile("cpu")):
+        failed = {check for check, status in said(facts, profile).items() if status == "fail"}
+        assert failed - failing <= OF_THE_PROFILE, profile.name
+
+
+@pytest.mark.parametrize("file", FILES)
 def test_no_check_breaks_on_a_capture(file: str) -> None:
     facts = facts_of(file)
     for profile in (None, *PROFILES):
@@ -85,7 +97,9 @@ def test_no_check_breaks_on_a_capture(file: str) -> None:
 
 
 @needs_fixtures
-@pytest.mark.parametrize("query", ["nvidia-smi/h200_driver580.txt", "nvidia-smi/h200_driver580.xml"])
+@pytest.mark.parametrize(
+    "query", ["nvidia-smi/h200_driver580.txt", "nvidia-smi/h200_driver580.xml", "misc/h200_nvml.json"]
+)
 @pytest.mark.parametrize("with_host", [True, False])
 def test_a_healthy_h200_has_nothing_wrong_and_what_was_not_captured_is_skipped(query: str, with_host: bool) -> None:
     files = [query, "misc/h200_vm_host.txt"] if with_host else [query]
