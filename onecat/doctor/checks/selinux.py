@@ -17,6 +17,7 @@ DEVICE_BOOLEANS = {
 }
 """Booleans of container-selinux, and the type of device file that each lets containers use."""
 ONE_CONTAINER = "or only for that container: docker run --security-opt label=disable ..."
+OWN_CONTAINERS = "onecat's own containers are not concerned: each runs with --security-opt label=disable"
 NEVER = "do not switch SELinux off for this"
 XSERVER_BOOLEAN = "https://github.com/containers/container-selinux/pull/306"
 DRI_BOOLEAN = "https://github.com/containers/container-selinux/pull/278"
@@ -125,12 +126,15 @@ def _denied(denial: KernelEvent, context: Context) -> Verdict:
             source=("https://github.com/NVIDIA/gpu-operator/issues/553",),
         )
     who = f" to {denial.process}" if denial.process else ""
+    is_container = "container" in _type(denial.text, "scontext")
+    # What onecat starts itself is not confined: see selinux.mode.
+    spared = is_container and context.profile is not None
     return Verdict(
-        "info" if not concerns else "fail" if "container" in _type(denial.text, "scontext") else "warn",
+        "info" if not concerns else "fail" if is_container and not spared else "warn",
         f"SELinux has denied {what}{who}",
         what,
         (denial.text,),
-        fix=_denial_fix(denial, context),
+        fix=(*_denial_fix(denial, context), *((OWN_CONTAINERS,) if spared else ())),
     )
 
 

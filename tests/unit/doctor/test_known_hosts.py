@@ -43,8 +43,8 @@ def test_a_healthy_host_is_left_in_peace(facts: Facts, profile: Profile | None) 
     assert spoken == []
 
 
-def fix_of(facts: Facts, check: str, status: str) -> str:
-    findings = [finding for finding in examine(facts, V100, only=[check]) if finding.status == status]
+def fix_of(facts: Facts, check: str, status: str, profile: Profile | None = None) -> str:
+    findings = [finding for finding in examine(facts, profile, only=[check]) if finding.status == status]
     assert len(findings) == 1
     return "\n".join(findings[0].fix)
 
@@ -93,7 +93,7 @@ def test_a_fix_is_what_this_distribution_takes(system: OperatingSystem, command:
     facts = replace(
         docker(runtimes=("runc",), cdi_devices=()), container_toolkit=ContainerToolkit(), operating_system=system
     )
-    assert command in fix_of(facts, "docker.toolkit", "fail")
+    assert command in fix_of(facts, "docker.toolkit", "fail", V100)
 
 
 TEXT = st.text(max_size=20) | st.sampled_from(
