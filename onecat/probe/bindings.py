@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_STATEMENT = re.compile(r"^(?=\S)", re.MULTILINE)
+_STATEMENT_END = re.compile(r"\n(?=\S)")
 _DEFINITION = re.compile(r"(?:def|class) (\w+)")
 _WORD = re.compile(r"\w+")
 
@@ -27,7 +27,8 @@ def reachable(module: str, callers: Iterable[str]) -> str:
     """
     statements: list[tuple[str | None, str]] = []
     decorators = ""
-    for piece in _STATEMENT.split(module):
+    for line in _STATEMENT_END.split(module):
+        piece = line + "\n"
         definition = _DEFINITION.match(piece)
         if piece.startswith("@"):
             decorators += piece
@@ -40,16 +41,16 @@ def reachable(module: str, callers: Iterable[str]) -> str:
         else:
             statements.append((None, decorators + piece))
             decorators = ""
-    if any(name and (text.count('"""') % 2 or text.count("'''") % 2) for name, text in statements):
-        return module
     definitions: dict[str, list[str]] = {}
     for name, text in statements:
         if name is not None:
             definitions.setdefault(name, []).append(text)
-    unread = [*callers, *(text for name, text in statements if name is None)]
+            if text.count('"""') % 2 or text.count("'''") % 2:
+                return module
+    unread = "".join([*callers, *(text for name, text in statements if name is None)])
     needed: set[str] = set()
     while unread:
-        found = definitions.keys() & set(_WORD.findall(unread.pop())) - needed
+        found = set(_WORD.findall(unread)) & definitions.keys() - needed
         needed |= found
-        unread += [text for name in found for text in definitions[name]]
+        unread = "".join(text for name in found for text in definitions[name])
     return "".join(text for name, text in statements if name is None or name in needed)
