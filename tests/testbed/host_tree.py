@@ -10,6 +10,11 @@ XEON_FLAGS = "fpu sse sse2 ssse3 sse4_1 sse4_2 avx f16c fma bmi1 bmi2 avx2 avx51
 UBUNTU = 'PRETTY_NAME="Ubuntu 22.04.5 LTS"\nNAME="Ubuntu"\nVERSION_ID="22.04"\nID=ubuntu\nID_LIKE=debian\n'
 
 
+KERNEL_LOG = """\
+[    0.000000] Linux version 5.15.0-122-generic (buildd@host) (gcc (Ubuntu 11.4.0-1ubuntu1~22.04) 11.4.0) #132-Ubuntu SMP
+[    9.182312] nvidia: loading out-of-tree module taints kernel.
+[    9.412004] nvidia 0000:3b:00.0: enabling device (0140 -> 0142)
+"""
 ASPM = ("disabled", "L0s", "L1", "L0s L1")
 ACS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans")
 
@@ -95,6 +100,7 @@ class HostTree:
     aspm_policy: str = "default"
     iommu_groups: int = 0
     processes: tuple[tuple[int, str], ...] = ()
+    kernel_log: str | None = KERNEL_LOG
     other_files: tuple[tuple[str, str], ...] = ()
 
     def write(self, root: Path) -> Path:
@@ -137,6 +143,8 @@ class HostTree:
         files |= {f"sys/kernel/iommu_groups/{group}/type": "DMA\n" for group in range(self.iommu_groups)}
         files |= {f"proc/{number}/comm": f"{name}\n" for number, name in self.processes}
         files |= {f"dev/{name}": "" for name in self.device_files if self.driver}
+        if self.kernel_log is not None:
+            files["var/log/dmesg"] = self.kernel_log
         files |= dict(self.other_files)
         for name, text in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)

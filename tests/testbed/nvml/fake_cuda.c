@@ -1,7 +1,8 @@
 /*
  * libcuda.so.1 without a GPU: the part of the CUDA driver API that copies to GPUs, for the devices of the JSON file that
- * FAKE_NVML_JSON names. Memory is real and copies are real, slowed to "copies": {"megabytes_per_second": N} of the
- * device; a device without "copies" is unknown to CUDA. "errors" and "hang" of a device are as for fake_nvml.c.
+ * FAKE_NVML_JSON names. Memory is real and the first megabyte of each copy is copied; the copy takes the time that
+ * "copies": {"megabytes_per_second": N} of the device wants, however fast or busy the memory of this machine is. A device
+ * without "copies" is unknown to CUDA. "errors" and "hang" of a device are as for fake_nvml.c.
  *
  * While a device copies, FAKE_CUDA_BUSY is its bus id, so that fake_nvml.c in the same process shows it as under load.
  */
@@ -20,6 +21,8 @@ enum {
     INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
 };
+
+enum { COPIED = 1 << 20 };
 
 static Value *host;
 static Value *current;
@@ -155,7 +158,7 @@ CUresult cuStreamSynchronize(void *stream) {
     Value *rate = member(member(current, "copies"), "megabytes_per_second");
     double end = now();
     for (u32 i = 0; i < queued; i++) {
-        memcpy(queue[i].to, queue[i].from, queue[i].size);
+        memcpy(queue[i].to, queue[i].from, queue[i].size < COPIED ? queue[i].size : COPIED);
         end += (double)queue[i].size / ((double)rate->number * 1e6);
     }
     queued = 0;

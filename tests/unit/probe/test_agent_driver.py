@@ -142,11 +142,16 @@ def test_the_persistence_daemon_is_found_by_its_socket_or_name(tree: HostTree, r
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_a_fabric_manager_that_is_installed_runs_or_not(running: bool, tmp_path: Path) -> None:
-    put(tmp_path, "/usr/bin/nv-fabricmanager", b"")
-    (tmp_path / "usr/bin/nv-fabricmanager").chmod(0o755)
-    tree = HostTree(processes=((900, "nv-fabricmanage"),) if running else ())
-    manager = nvidia(tree, tmp_path).fabric_manager
+@pytest.mark.parametrize("installed", [True, False])
+def test_where_there_are_nvswitches_the_fabric_manager_runs_or_not(
+    installed: bool, running: bool, tmp_path: Path
+) -> None:
+    if installed:
+        put(tmp_path, "/usr/bin/nv-fabricmanager", b"")
+        (tmp_path / "usr/bin/nv-fabricmanager").chmod(0o755)
+    files_of_switches = () if installed else ("nvidiactl", "nvidia-nvswitchctl", "nvidia-nvswitch0")
+    processes = ((900, "nv-fabricmanage"),) if running else ()
+    manager = nvidia(HostTree(device_files=files_of_switches, processes=processes), tmp_path).fabric_manager
     assert manager is not None and manager.running is running
 
 

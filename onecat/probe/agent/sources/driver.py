@@ -8,6 +8,7 @@ import re
 
 from onecat.probe.agent.sources import files
 
+FABRIC_MANAGER, SWITCH_FILE = "nv-fabricmanager", "/dev/nvidia-nvswitchctl"
 LINUX_NAME_LENGTH = 15
 """How much of a program's name /proc keeps."""
 
@@ -35,9 +36,10 @@ def driver(machine, emit):
         facts = {"persistence_daemon": persistence_daemon(machine)}
         facts["kernel_module_file_version"] = kernel_module_file_version(machine)
         emit(nvidia=facts)
-        if machine.find_program("nv-fabricmanager"):
-            emit(doing="running nv-fabricmanager --version")
-            emit(nvidia={"fabric_manager": fabric_manager(machine)})
+        installed = machine.find_program(FABRIC_MANAGER)
+        if installed or SWITCH_FILE in devices:
+            emit(doing=f"running {FABRIC_MANAGER} --version")
+            emit(nvidia={"fabric_manager": fabric_manager(machine, installed)})
 
 
 def kernel_module(machine):
@@ -145,14 +147,14 @@ def toolkit_version(machine, path):
     return match.group(1) if match else None
 
 
-def fabric_manager(machine):
-    """The service that sets up NVSwitches; its version as it prints it, where it can be asked."""
+def fabric_manager(machine, installed):
+    """The service that sets up NVSwitches, which also runs from a container; its version as it prints it."""
     version = None
-    if machine.is_running:
-        _, output, messages = machine.run(["nv-fabricmanager", "--version"])
+    if installed and machine.is_running:
+        _, output, messages = machine.run([installed, "--version"])
         match = re.search(r"(\d+\.\d+(?:\.\d+)*)", output + messages)
         version = match.group(1) if match else None
-    return {"version": version, "running": is_running(machine, "nv-fabricmanager")}
+    return {"version": version, "running": is_running(machine, FABRIC_MANAGER)}
 
 
 SOURCES = {"driver": driver}

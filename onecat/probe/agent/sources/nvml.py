@@ -21,6 +21,7 @@ MARGIN = 0.1
 
 
 def nvml(machine, emit):
+    deadline = time.monotonic() + machine.timeout * (1 - MARGIN)
     path = find_library()
     if path is None:
         emit(nvidia={"library_found": False})
@@ -31,7 +32,6 @@ def nvml(machine, emit):
 
     bindings, version = nvml_library.load(path, emit)
     emit(nvidia={"library_found": True, "library_version": version})
-    deadline = time.monotonic() + machine.timeout * (1 - MARGIN)
     nvml_gpu.observe_gpus(machine, bindings, deadline, emit)
 
 
