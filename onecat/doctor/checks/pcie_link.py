@@ -102,9 +102,14 @@ def _width(context: Context, name: str, gpu: Gpu | None, device: PciDevice | Non
     )
 
 
+def _above(path: Sequence[PciPort]) -> list[tuple[PciPort, PciPort]]:
+    """The links above that of the GPU: each switch's upstream port and the port it is plugged into."""
+    return list(zip(path[1::2], path[2::2], strict=False))
+
+
 def _uplinks(name: str, path: Sequence[PciPort]) -> Iterator[Verdict]:
     """The links between switches above a GPU that run with fewer lanes than both of their ends can do."""
-    for lower, upper in zip(path[1::2], path[2::2], strict=False):
+    for lower, upper in _above(path):
         ends = [width for width in (lower.link_width_max, upper.link_width_max) if width]
         if lower.link_width_current is None or len(ends) < 2 or lower.link_width_current >= min(ends):
             continue
@@ -118,6 +123,18 @@ def _uplinks(name: str, path: Sequence[PciPort]) -> Iterator[Verdict]:
                 f"cat /sys/bus/pci/devices/{lower.address}/current_link_width",
             ),
         )
+
+
+def _slower_above(context: Context, gpu: Gpu) -> Iterator[tuple[str, float]]:
+    """What each link above that of the GPU carries, in GB/s, where its width and generation are known."""
+    device = context.pci_device(gpu)
+    if device is None or is_virtual_machine(context):
+        return
+    for lower, upper in _above(device.path or ()):
+        ends = [generation_of_speed(port.link_speed_max) for port in (lower, upper)]
+        generation = pcie_generation(min((each for each in ends if each is not None), default=None))
+        if generation is not None and lower.link_width_current:
+            yield lower.address, generation.gigabytes_per_second(lower.link_width_current)
 
 
 def _measured(context: Context) -> tuple[list[tuple[Gpu, LoadMeasurement]], str]:
@@ -204,6 +221,10 @@ def pcie_bandwidth(context: Context) -> Iterator[Verdict]:
             f"measured: {speed:.1f} GB/s" + (f" for {load.seconds:.1f} s" if load.seconds else ""),
             f"link: generation {generation.generation} x{width}, {rate:.1f} GB/s",
         )
+        for address, slower in _slower_above(context, gpu):
+            if slower < rate:
+                rate = slower
+                evidence = (*evidence, f"link above, at {address}: {slower:.1f} GB/s")
         if speed >= rate * USUAL_SHARE:
             yield Verdict("pass", f"{speed:.1f} of {rate:.1f} GB/s", subject(gpu), evidence)
         else:

@@ -42,8 +42,8 @@ def behind_switch(index: int, uplink: int = 16, acs: tuple[str, ...] | None = ()
         index,
         path=(
             PciPort(f"0000:38:0{index}.0", **lanes, acs=acs),
-            PciPort("0000:37:00.0", link_width_current=uplink, link_width_max=16, acs=()),
-            PciPort("0000:36:00.0", link_width_current=uplink, link_width_max=16, acs=()),
+            PciPort("0000:37:00.0", link_width_current=uplink, link_width_max=16, link_speed_max="8GT/s", acs=()),
+            PciPort("0000:36:00.0", link_width_current=uplink, link_width_max=16, link_speed_max="8GT/s", acs=()),
         ),
     )
 
@@ -159,6 +159,17 @@ CASES: list[Case] = [
     # A narrow link is judged by pcie.link-width; this one carries what it can.
     case(
         "pcie.bandwidth", "pass", "3.1 of 3.9 GB/s", loaded(gigabytes_per_second=3.1, link_generation=3, link_width=4)
+    ),
+    # A switch with a narrow link of its own is the limit then.
+    case(
+        "pcie.bandwidth",
+        "pass",
+        "6.0 of 7.9 GB/s",
+        with_nvidia(
+            gpus=(v100(0),),
+            pci_devices=(behind_switch(0, uplink=8),),
+            loads=(LoadMeasurement(0, 6.0, 1.0, link_generation=3, link_width=16),),
+        ),
     ),
     case("pcie.bandwidth", "skip", "bandwidth is not known", loaded(link_generation=3)),
     both("pcie.replays", ("warn", "9 PCIe replays while the link was busy"), ("pass", "No PCIe"), loaded(replays=9)),
