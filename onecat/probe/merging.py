@@ -35,8 +35,7 @@ def _event(record: Any) -> Any:
     if not isinstance(record, Mapping):
         return _spelled(record)
     text = str(record.get("text")).lower()
-    corrected = "severity=corrected" in text or "corrected error" in text or "correctable error" in text
-    return record.get("kind"), record.get("xid"), record.get("address"), corrected and "uncorrect" not in text
+    return record.get("kind"), record.get("xid"), record.get("address"), "severity=correct" in text
 
 
 IDENTITIES: Mapping[str, Callable[[Any], Any]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,7 +70,7 @@ def read_hosts(arguments: Sequence[str]) -> list[Facts]:
     for number, argument in enumerate(arguments):
         name, place = _named(argument)
         path = Path(place)
-        if place != "-" and path.is_dir():
+        if place != "-" and _is(path.is_dir):
             host = hosts.setdefault(f"name {name or _directory_name(path)}", _Host(name or _directory_name(path)))
             _add_directory(host, path)
             continue
@@ -96,9 +96,17 @@ def read_hosts(arguments: Sequence[str]) -> list[Facts]:
 def _named(argument: str) -> tuple[str | None, str]:
     """Name and place of NAME=PLACE; a path that exists is never taken apart."""
     match = re.fullmatch(r"([\w.@-]{1,255})=(.+)", argument)
-    if match is None or Path(argument).exists():
+    if match is None or _is(Path(argument).exists):
         return None, argument
     return match.group(1), match.group(2)
+
+
+def _is(asked: Callable[[], bool]) -> bool:
+    """What a question about a path says; no, where the answer is forbidden: reading it tells why."""
+    try:
+        return asked()
+    except OSError:
+        return False
 
 
 def _directory_name(path: Path) -> str:
@@ -117,7 +125,7 @@ def _add_saved(host: _Host, facts: Facts, place: str) -> None:
 
 def _add_directory(host: _Host, directory: Path) -> None:
     try:
-        files = sorted(each for each in directory.iterdir() if each.is_file() and not each.name.startswith("."))
+        files = sorted(each for each in directory.iterdir() if _is(each.is_file) and not each.name.startswith("."))
     except OSError as error:
         raise OnecatError(f"the directory cannot be read: {error.strerror}", where=str(directory)) from error
     found = False

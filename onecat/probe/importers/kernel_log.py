@@ -198,7 +198,7 @@ def kernel_log(capture: Capture) -> Part:
         event = _event(lines, number) if any(mark in line for mark in _MARKS) else None
         if event is None or _found_its_place(line, assigned):
             continue
-        identity = (event["kind"], event["xid"], event["address"], "severity=Corrected" in event["text"])
+        identity = (event["kind"], event["xid"], event["address"], "severity=Correct" in event["text"])
         before = events.setdefault(identity, event)
         if before is not event:
             before["count"] += 1

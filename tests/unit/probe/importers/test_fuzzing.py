@@ -5,9 +5,11 @@ ONECAT_FUZZ_EXAMPLES sets how many examples each test tries; the tests' own numb
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,10 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from onecat.errors import ExitCode, OnecatError
 from onecat.facts import from_json, to_json
 from onecat.probe.importers import Capture, all_importers, parse_capture
 from onecat.probe.importers.text import decode
 from onecat.probe.merging import facts_from_document, facts_from_parts, merge_parts
+from onecat.probe.saved import read_hosts
 
 CAPTURES = Path(__file__).parents[3] / "fixtures" / "captures"
 SHARED = Path("/work/shared/fixtures")
@@ -195,3 +199,24 @@ def test_no_line_takes_long(line: str) -> None:
     started = time.process_time()
     parse_capture(Capture("capture.txt", "\n".join([line] * 20)))
     assert time.process_time() - started < 1
+
+
+@quick
+@given(damaged() | st.text(max_size=200), st.sampled_from(["{}", "gpu1={}", "gpu1={}/..", "{}/.."]))
+def test_any_file_gives_facts_or_one_clear_message(text: str, form: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "capture.txt").write_text(text, encoding="utf-8", errors="surrogatepass")
+        argument = form.format(f"{folder}/capture.txt").replace("capture.txt/..", "")
+        try:
+            facts = read_hosts([argument])
+        except OnecatError as error:
+            assert error.code is ExitCode.USAGE and error.where
+        else:
+            assert len(facts) == 1
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=300), max_size=3))
+@quick
+def test_any_argument_gives_facts_or_one_clear_message(arguments: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(OnecatError):
+        read_hosts([f"{folder}/nothing/{argument}" for argument in arguments])
