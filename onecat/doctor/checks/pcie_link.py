@@ -217,22 +217,22 @@ def pcie_bandwidth(context: Context) -> Iterator[Verdict]:
             yield Verdict("skip", f"Not checked: {why or f'{missing} is not known'}", subject(gpu))
             continue
         speed, rate = load.gigabytes_per_second, generation.gigabytes_per_second(width)
-        evidence = (
+        evidence = [
             f"measured: {speed:.1f} GB/s" + (f" for {load.seconds:.1f} s" if load.seconds else ""),
             f"link: generation {generation.generation} x{width}, {rate:.1f} GB/s",
-        )
+        ]
         for address, slower in _slower_above(context, gpu):
             if slower < rate:
                 rate = slower
-                evidence = (*evidence, f"link above, at {address}: {slower:.1f} GB/s")
+                evidence.append(f"link above, at {address}: {slower:.1f} GB/s")
         if speed >= rate * USUAL_SHARE:
-            yield Verdict("pass", f"{speed:.1f} of {rate:.1f} GB/s", subject(gpu), evidence)
+            yield Verdict("pass", f"{speed:.1f} of {rate:.1f} GB/s", subject(gpu), tuple(evidence))
         else:
             yield Verdict(
                 "warn",
                 f"{speed:.1f} of {rate:.1f} GB/s",
                 subject(gpu),
-                evidence,
+                tuple(evidence),
                 fix=(
                     "watch for repeats under load: nvidia-smi -q -d PCIE",
                     "several sockets: measure and serve on the GPU's own, see: nvidia-smi topo -m",
