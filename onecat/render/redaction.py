@@ -47,22 +47,25 @@ _UUID = re.compile(
 )
 _MAC = re.compile(
     r"(?<![\w-])(?:[0-9A-Fa-f]{2}:){5,19}[0-9A-Fa-f]{2}(?!\w)|(?<![\w-])(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2}(?![\w-])"
+    r"|\benx[0-9a-f]{12}\b"
 )
 _IPV4 = re.compile(r"(?<![\w.])(?<!==)(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\w)")
 _IPV6 = re.compile(r"(?<![\w.])(?:[0-9A-Fa-f]{0,4}:){2,8}(?:[0-9A-Fa-f]{0,4}|(?:\d{1,3}\.){3}\d{1,3})(?:%\w+)?(?!\w)")
 _HOME_PATH = re.compile(r"/(?:home|Users)/[^\s'\":,;()<>|]+")
 _PATH = re.compile(r"(?<![\w./~<-])/(?:[\w.+@%,=~-]+/)*[\w.+@%,=~-]+/?")
-_HOME_OF = re.compile(r"(?:(?<![\w.])~|/(?:home|Users)/)([A-Za-z_][\w.-]{0,31})")
+_USER_NAMES = re.compile(
+    r"(?:(?<![\w.])~|/(?:home|Users)/|\b(?:USER|LOGNAME|SUDO_USER|USERNAME)=|\buid=\d+\(|\bfor (?:invalid )?user )"
+    r"([A-Za-z_][\w.-]{0,31})|\bfor ([A-Za-z_][\w.-]{0,31}) from [\d\[]"
+)
+_HOST_NAMES = re.compile(
+    r"(?m)^(?:<\d+>)?(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S+) ([\w.-]+) [\w./()-]+(?:\[\d+\])?:"
+    r"|\b(?:HOSTNAME|NodeName|nodename)[=:] ?([\w.-]+)|^Linux ([\w.-]+) \d+\.\d+\.\d+|\b(ip-\d+-\d+-\d+-\d+)\b"
+)
 _DOTTED = re.compile(r"(?<![\w.@%/+~-])[A-Za-z0-9][\w-]*(?:\.[\w-]+)*\.[A-Za-z][\w-]*(?![\w(])")
 _SERIAL = re.compile(r"(?i)\b(serial(?:[ _-]*(?:number|no|num))?['\"]?\s*[:=#]?\s*)['\"]?([A-Z0-9][A-Z0-9-]{3,})")
 _LONG_NUMBER = re.compile(r"(?<![\w.])\d{13,}(?![\w.])")
 _LONG_WORD = re.compile(r"[A-Za-z0-9_+=-]{16,}")
 _FORTY = re.compile(r"(?<![A-Za-z0-9/+=])(?!/)[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])")
-_SYSLOG = re.compile(
-    r"^(?:<\d+>)?(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S+) (?P<host>[\w.-]+) "
-    r"[\w./()-]+(?:\[\d+\])?:",
-    re.MULTILINE,
-)
 _PSEUDONYM = re.compile(r"(?:host|user|ip|mac|uuid|email|dir|id|serial|container)\d+")
 
 
@@ -89,14 +92,16 @@ class Redactor:
         self._counts: dict[str, int] = {}
         self._names: dict[str, str] = {}
         for host in hosts:
-            self._learn("host", host)
+            login, _, name = host.rpartition("@")
+            self._learn("user", login.removeprefix("ssh://"))
+            self._learn("host", _bare_host(name))
         for user in users:
             self._learn("user", user)
         for text in texts:
-            for found in _HOME_OF.finditer(text):
-                self._learn("user", found[1])
-            for found in _SYSLOG.finditer(text):
-                self._learn("host", found["host"])
+            for found in _USER_NAMES.finditer(text):
+                self._learn("user", found[1] or found[2])
+            for found in _HOST_NAMES.finditer(text):
+                self._learn("host", next(filter(None, found.groups())))
 
     def text(self, text: str) -> str:
         """A text without secrets, names and addresses."""
@@ -128,12 +133,11 @@ class Redactor:
         )
 
     def host(self, name: str) -> str:
-        """A host's name."""
-        return (
-            name
-            if name in ("local", "localhost", "") or _PSEUDONYM.fullmatch(name)
-            else self._pseudonym("host", name.lower())
-        )
+        """A host's name, also as it is typed: with a user and a port."""
+        bare = _bare_host(name.rpartition("@")[2]).lower()
+        if bare in ("local", "localhost", "captures", "") or _PSEUDONYM.fullmatch(bare):
+            return bare
+        return self._names.get(bare) or self._pseudonym("host", bare)
 
     def user(self, name: str) -> str:
         """A user's name."""
@@ -290,6 +294,11 @@ def _spaced_secret(found: re.Match[str]) -> str:
     """What follows an option such as --api-key; in prose only what looks like no word."""
     is_word = not found[1].startswith("-") and not re.search(r"\d", found[3])
     return found[0] if is_word or SECRET.startswith(found[3]) else f"{found[1]}{found[2]}{SECRET}"
+
+
+def _bare_host(name: str) -> str:
+    """A host's name without scheme and port."""
+    return re.sub(r"(?<=[^:]):\d+$", "", name.removeprefix("ssh://"))
 
 
 def _is_loopback(address: str) -> bool:

@@ -88,3 +88,17 @@ def test_a_package_that_no_source_has_is_told_with_what_to_add(run_script: Run) 
     assert code == 1, output[-3000:]
     assert "no configured package source has nvidia-container-toolkit (see: apt-cache policy" in output
     assert "https://docs.nvidia.com/" in output
+
+
+def test_the_driver_part_blacklists_nouveau_once_and_stops_where_packages_are_missing(
+    bare_host: Any, run_script: Run
+) -> None:
+    script = fix_script(REPORT, FACTS, load_profile("v100x2-pcie"))
+    code, output = run_script(script)
+    assert (code, "no configured package source has linux-headers-" in output) == (1, True), output[-3000:]
+    blacklist = ["stat", "-c", "%y", "/etc/modprobe.d/onecat-nouveau.conf"]
+    written = bare_host.exec_run(blacklist)
+    assert written[0] == 0
+    assert b"blacklist nouveau" in bare_host.exec_run(["cat", blacklist[-1]])[1]
+    run_script(script)
+    assert bare_host.exec_run(blacklist) == written

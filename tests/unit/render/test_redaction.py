@@ -207,6 +207,31 @@ def test_a_host_that_only_the_system_log_names_is_found_in_all_texts() -> None:
     assert both.text("hermes is down") == "host1 is down"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "Accepted publickey for brunhild from 10.0.0.9 port 51000",
+            "Accepted publickey for user1 from ip1 port 51000",
+        ),
+        ("uid=1000(brunhild) gid=1000, brunhild's job", "uid=1000(user1) gid=1000, user1's job"),
+        (
+            "Linux hermes 5.15.0-91-generic #101 SMP; hermes is up",
+            "Linux host1 5.15.0-91-generic #101 SMP; host1 is up",
+        ),
+        ("ip-10-23-45-67 joined, enx0c42a15e9bd3 is up", "host1 joined, mac1 is up"),
+    ],
+)
+def test_names_are_found_where_programs_print_them(text: str, shown: str) -> None:
+    assert Redactor(texts=[text]).text(text) == shown
+
+
+def test_a_host_as_it_is_typed_is_the_host() -> None:
+    typed = Redactor(["brunhild@zeus17.dc1.acme:2222"])
+    assert typed.host("brunhild@zeus17.dc1.acme:2222") == "host1"
+    assert typed.text("zeus17 and zeus17.dc1.acme know brunhild") == "host1 and host1 know user1"
+
+
 def test_paths_keep_what_is_the_same_everywhere_and_their_relations() -> None:
     text = "/home/amelie/.venv/lib/python3.12/site-packages/vllm/a.py /data/moonshot/x /data/moonshot/config.json"
     assert redactor(text).text(text) == (
