@@ -219,6 +219,28 @@ def test_load_is_measured_gpu_after_gpu(observe: Observe, python: str) -> None:
     assert (gpus(facts)[0].pcie_generation_current, facts.note("load")) == (1, None)
 
 
+def test_a_driver_that_the_loader_does_not_know_is_found_where_it_lies(
+    fake_nvml: Callable[[Host], FakeNvml], tmp_path: Path
+) -> None:
+    """As on NixOS and on nodes of managed Kubernetes; the place is given, since a test has no such folder of its own."""
+    installed = fake_nvml(nvml.load_host("v100x2"))
+    script = f"""if True:
+        import json
+        from onecat.probe.agent import core
+        from onecat.probe.agent.sources import load, nvml
+        nvml.OTHER_DIRECTORIES = ("/nowhere", {str(installed.directory)!r})
+        machine = core.Machine({str(HostTree().write(tmp_path / "root"))!r}, 2, [])
+        document = core.observe(machine, {{"nvml": nvml.nvml}})
+        core.merge(document, core.observe(machine, {{"load": load.load}}))
+        print(json.dumps({{"schema": core.SCHEMA, "host": "local", **document}}))
+    """
+    variables = {"FAKE_NVML_JSON": str(installed.description)}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, env=variables)
+    facts = from_json(json.loads(done.stdout))
+    assert [gpu.name for gpu in gpus(facts).values()] == ["Tesla V100-PCIE-32GB"] * 2
+    assert [each.link_generation for each in loads(facts)] == [3, 3]
+
+
 def test_without_being_asked_nothing_is_put_under_load(observe: Observe) -> None:
     facts = observe(nvml.load_host("v100x2"))
     assert loads(facts) == []

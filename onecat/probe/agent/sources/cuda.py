@@ -1,8 +1,10 @@
 """Copies to a GPU through libcuda.so.1, the driver's own library: no toolkit, no kernel, no image."""
 
+# ruff: noqa: PTH118
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import ctypes
+import os
 import time
 
 LIBRARY = "libcuda.so.1"
@@ -14,13 +16,11 @@ class CudaError(Exception):
 
 
 class Driver:
-    """Calls driver functions by name and tells `doing` of each; raises CudaError with the error's name."""
+    """Calls driver functions by name; raises CudaError with the error's name."""
 
-    def __init__(self, doing):
-        self.doing = doing
-        doing("loading " + LIBRARY)
+    def __init__(self, directory):
         try:
-            self.library = ctypes.CDLL(LIBRARY)
+            self.library = ctypes.CDLL(os.path.join(directory, LIBRARY))
         except OSError as error:
             raise CudaError(str(error)) from None
 
@@ -32,14 +32,16 @@ class Driver:
             raise CudaError(f"{name}: {text.value.decode() if known else code}")  # type: ignore[union-attr]
 
 
-def copy_to_gpu(address, size, pieces, seconds, watch, doing):
+def copy_to_gpu(directory, address, size, pieces, seconds, watch, doing):
     """Copy pinned memory to a GPU for some seconds.
 
-    address: of the GPU on the PCI bus. size: bytes of a copy. pieces: copies that are queued together; watch is called
-    while they run. doing: is told before what may hang. Returns the bytes that were copied and the seconds it took.
+    directory: of the driver's libraries, "" for those that the loader takes. address: of the GPU on the PCI bus. size:
+    bytes of a copy. pieces: copies that are queued together; watch is called while they run. doing: is told before what
+    may hang. Returns the bytes that were copied and the seconds it took.
     Raises CudaError; what was taken is then given back by the end of the process.
     """
-    call = Driver(doing)
+    doing(f"loading {LIBRARY} for the memory")
+    call = Driver(directory)
     device, context, host, target, stream = (
         ctypes.c_int(),
         ctypes.c_void_p(),

@@ -5,6 +5,7 @@ GPU after GPU, because GPUs behind one switch share its link upwards; each in a 
 all it had; and none that anything else uses.
 """
 
+# ruff: noqa: PTH120
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import os
@@ -49,7 +50,7 @@ def load(machine, emit):
             emit(nvidia={"loads": [dict(result, skipped="those before it took all the time")]})
             index += 1
             continue
-        processes = [nvml_library.Process(measure_gpu, machine, bindings, index)]
+        processes = [nvml_library.Process(measure_gpu, machine, bindings, os.path.dirname(path), index)]
         failed = nvml_library.follow(processes, min(end, time.monotonic() + limit), on_message, lambda: None)
         for process in processes:
             process.kill()
@@ -65,7 +66,7 @@ def load(machine, emit):
         raise Unknown("timeout", "; ".join(hung))
 
 
-def measure_gpu(report, machine, bindings, index):
+def measure_gpu(report, machine, bindings, directory, index):
     """The task of the process that measures a GPU: reports the fields of a LoadMeasurement and the number of GPUs."""
     from onecat.probe.agent.sources import cuda, nvml_gpu, nvml_library
 
@@ -108,7 +109,13 @@ def measure_gpu(report, machine, bindings, index):
 
     try:
         moved, seconds = cuda.copy_to_gpu(
-            address, CHUNK, CHUNKS, MEASURED_SECONDS, watch, lambda doing: report(doing=f"{doing} of GPU {index}")
+            directory,
+            address,
+            CHUNK,
+            CHUNKS,
+            MEASURED_SECONDS,
+            watch,
+            lambda doing: report(doing=f"{doing} of GPU {index}"),
         )
     except cuda.CudaError as failure:
         report(error=str(failure))
