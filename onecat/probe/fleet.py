@@ -54,13 +54,16 @@ class Observing:
     def observations(self, tell: Callable[[int], None] | None = None) -> list[Observation]:
         """Wait for all hosts; what came of them in their order. To be called in the main thread, which may be asked.
 
-        tell: called with how many hosts have answered. Raises OnecatError of exit code 2, as when the configuration of
-        ssh cannot be read, and whatever is a fault of onecat.
+        tell: called with how many hosts have answered. What is no host's fault (a mistake in the configuration of ssh,
+        a fault of onecat) is raised when it concerns all hosts; else it is what came of the hosts that it concerns.
         """
         try:
             outcomes = self._fan_out.outcomes(tell)
         finally:
             self._reach.close()
+        faults = [each.error for each in outcomes if each.error is not None and not _is_unreachable(each.error)]
+        if faults and len(faults) == len(outcomes):
+            raise faults[0]
         return [_observation(outcome) for outcome in outcomes]
 
     def _observe(self, target: Target, set_limit: Callable[[float], None]) -> Facts:
@@ -72,6 +75,15 @@ class Observing:
 
 def _observation(outcome: Outcome[Facts]) -> Observation:
     error = outcome.error
-    if error is not None and not (isinstance(error, OnecatError) and error.code is ExitCode.UNREACHABLE):
-        raise error
+    if error is not None and not isinstance(error, OnecatError):
+        error = OnecatError(
+            f"onecat has a fault: {type(error).__name__}: {error}",
+            where=outcome.name,
+            next_steps=[f"onecat --debug doctor --host {outcome.name}, and report what it prints"],
+            code=ExitCode.UNREACHABLE,
+        )
     return Observation(outcome.name, outcome.seconds, outcome.result, error)
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    return isinstance(error, OnecatError) and error.code is ExitCode.UNREACHABLE

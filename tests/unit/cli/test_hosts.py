@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +59,24 @@ def test_a_host_that_refuses_is_unreachable_with_the_reason_and_the_others_are_e
     assert local["reachable"] and local["findings"]
 
 
+def test_ctrl_c_ends_it_at_once_though_a_host_says_nothing(tmp_path: Path) -> None:
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(30)
+        name = f"127.0.0.1:{silent.getsockname()[1]}"
+        argv = [ONECAT, "doctor", "--host", name, "--connect-timeout", "600"]
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        connection, _ = silent.accept()
+        with connection:
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            interrupted = time.monotonic()
+            output, errors = process.communicate(timeout=30)
+    assert time.monotonic() - interrupted < 5
+    assert (process.returncode, output) == (130, "")
+    assert "onecat: interrupted" in errors and "Traceback" not in errors
+
+
 def test_facts_of_one_host_are_a_document_and_of_several_a_line_each(tmp_path: Path) -> None:
     one = run("facts", "--json", home=tmp_path)
     assert (one.returncode, document(one)["host"]) == (0, "local")
@@ -93,9 +114,7 @@ def test_the_hosts_of_a_configuration_are_examined_unless_others_are_named(tmp_p
     model = tmp_path / "model"
     model.mkdir()
     configuration = tmp_path / "onecat.yaml"
-    configuration.write_text(
-        f"name: demo\nprofile: cpu\nmodel:\n  path: {model}\nhosts: ['{NOBODY_LISTENS}']\n"
-    )
+    configuration.write_text(f"name: demo\nprofile: cpu\nmodel:\n  path: {model}\nhosts: ['{NOBODY_LISTENS}']\n")
     done = run("doctor", "--config", str(configuration), "--json", home=tmp_path)
     assert [host["name"] for host in document(done)["hosts"]] == [NOBODY_LISTENS], done.stderr
     other = run("doctor", "--config", str(configuration), "--host", "local", "--json", home=tmp_path)
