@@ -198,12 +198,19 @@ class Worker:
         self.since = time.monotonic()
         self.limit = machine.timeout
         self.reader, writer = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
+        try:
+            self.pid = os.fork()
+            if self.pid == 0:
+                os.close(self.reader)
+                os.setpgid(0, 0)
+                work(machine, sources, queue, writer)
+        except OSError:
             os.close(self.reader)
-            os.setpgid(0, 0)
-            work(machine, sources, queue, writer)
-        os.close(writer)
+            raise
+        finally:
+            os.close(writer)
+        # Both sides make the group, so that it is there whoever runs first.
+        os.setpgid(self.pid, self.pid)
 
     def receive(self):
         """The messages that have arrived; None at the end."""
@@ -309,7 +316,12 @@ def observe(machine, sources):
                 worker.kill()
                 workers.remove(worker)
         if untaken and all(worker.is_waiting(now) for worker in workers):
-            workers.append(Worker(machine, functions, queue))
+            try:
+                workers.append(Worker(machine, functions, queue))
+            except OSError:
+                # No more processes for this user: those that are there do it all.
+                if not workers:
+                    raise
         wait = min([worker.since + worker.limit - now for worker in workers] or [0])
         wait = max(0, min(wait, PATIENCE_SECONDS) if untaken else wait)
         poll = select.poll()

@@ -271,6 +271,15 @@ def test_the_kernel_log_is_read_or_the_reason_told() -> None:
         assert document["notes"][0]["kind"] == "permission"
 
 
+def test_the_ring_buffer_and_dmesg_tell_the_same() -> None:
+    host = core.Machine("/", 10, [])
+    called, printed = kernel_log.ring_buffer(host), kernel_log.run_dmesg(host)
+    if called is None:
+        assert printed is None
+    else:
+        assert printed is not None and set(printed[-50:]) & set(called[-100:])
+
+
 @pytest.fixture
 def listening() -> Any:
     with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:

@@ -65,7 +65,8 @@ WHAT = "the kernel log (Xid events, PCIe errors, SELinux denials, killed process
 
 def kernel_log(machine, emit):
     if machine.is_running:
-        name, lines = "dmesg", ring_buffer()
+        emit(doing="reading the ring buffer")
+        name, lines = "dmesg", ring_buffer(machine)
     else:
         # Of a machine that does not run there is what it wrote down when it started: its last boot, as dmesg has it.
         name, lines = SAVED, machine.read(SAVED).splitlines()
@@ -85,13 +86,15 @@ def kernel_log(machine, emit):
         emit(captures=[{"name": name, "text": text + "\n"}])
 
 
-def ring_buffer():
+def ring_buffer(machine):
     """The lines that dmesg prints, by the call that it makes; None when this user may not read them.
 
     Source: https://man7.org/linux/man-pages/man2/syslog.2.html
     """
-    import ctypes
-
+    try:
+        import ctypes
+    except ImportError:
+        return run_dmesg(machine)
     klogctl = ctypes.CDLL(None).klogctl
     size = klogctl(READ_SIZE, None, 0)
     if size <= 0:
@@ -102,6 +105,12 @@ def ring_buffer():
         return None
     text = buffer.raw[:length].decode("utf-8", "replace")
     return [line.partition(">")[2] if line.startswith("<") else line for line in text.splitlines()]
+
+
+def run_dmesg(machine):
+    """The same where Python was built without ctypes."""
+    code, output, _ = machine.run(["dmesg"], LIMIT_SECONDS / 2)
+    return output.splitlines() if code == 0 and output else None
 
 
 def has_wrapped(lines):
