@@ -49,7 +49,7 @@ _MAC = re.compile(
     r"(?<![\w-])(?:[0-9A-Fa-f]{2}:){5,19}[0-9A-Fa-f]{2}(?!\w)|(?<![\w-])(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2}(?![\w-])"
     r"|\benx[0-9a-f]{12}\b"
 )
-_IPV4 = re.compile(r"(?<![\w.])(?<!==)(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\w)")
+_IPV4 = re.compile(r"(?<![\w.])(?<!==)(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\w|-microsoft)")
 _IPV6 = re.compile(r"(?<![\w.])(?:[0-9A-Fa-f]{0,4}:){2,8}(?:[0-9A-Fa-f]{0,4}|(?:\d{1,3}\.){3}\d{1,3})(?:%\w+)?(?!\w)")
 _HOME_PATH = re.compile(r"/(?:home|Users)/[^\s'\":,;()<>|]+")
 _PATH = re.compile(r"(?<![\w./~<-])/(?:[\w.+@%,=~-]+/)*[\w.+@%,=~-]+/?")
@@ -265,7 +265,8 @@ class Redactor:
         labels = word.lower().split(".")
         if word.lower() in _harmless("public_hosts"):
             return word
-        is_domain = labels[-1] in _harmless("domain_endings")
+        is_version = all(label.isdigit() for label in labels[:-1])
+        is_domain = labels[-1] in _harmless("domain_endings") and not is_version
         is_software = (
             labels[-1] in _harmless("extensions")
             or labels[0] in _harmless("modules")

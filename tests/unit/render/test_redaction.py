@@ -176,6 +176,7 @@ def test_no_field_of_the_facts_can_carry_a_secret(name: str) -> None:
     [
         "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python3, GPU has fallen off the bus.",
         "00000000:AF:00.0 Off, link now: x4, card: x16, at 0000:af:00.0",
+        "Linux 5.15.153.1-microsoft-standard-WSL2, e.g. vllm 0.1.dev",
         "listening on 127.0.0.1:8000 and 0.0.0.0:8080, and on [::1]:8000",
         "http://127.0.0.1:8000/v1/chat/completions",
         "driver 580.95.05, CUDA 13.0, torch 2.13.0+cu126, kernel 5.15.0-91-generic, Ubuntu 22.04.5 LTS",
