@@ -222,7 +222,7 @@ def test_load_is_measured_gpu_after_gpu(observe: Observe, python: str) -> None:
 def test_a_driver_that_the_loader_does_not_know_is_found_where_it_lies(
     fake_nvml: Callable[[Host], FakeNvml], tmp_path: Path
 ) -> None:
-    """As on NixOS and on nodes of managed Kubernetes; the place is given, since a test has no such folder of its own."""
+    """As on NixOS and on nodes of managed Kubernetes; the place is given, since a test has none of those folders."""
     installed = fake_nvml(nvml.load_host("v100x2"))
     script = f"""if True:
         import json

@@ -88,7 +88,7 @@ CUresult cuDevicePrimaryCtxRetain(Value **context, int device) {
     return *context ? injected(*context, __func__) : INVALID_DEVICE;
 }
 
-CUresult cuDevicePrimaryCtxRelease_v2(int device) {
+CUresult cuDevicePrimaryCtxRelease(int device) {
     if (!host) return NOT_INITIALIZED;
     return item(member(host, "devices"), device) ? SUCCESS : INVALID_DEVICE;
 }

@@ -80,5 +80,5 @@ def copy_to_gpu(directory, address, size, pieces, seconds, watch, doing):
     call("cuStreamDestroy_v2", stream)
     call("cuMemFree_v2", target)
     call("cuMemFreeHost", host)
-    call("cuDevicePrimaryCtxRelease_v2", device)
+    call("cuDevicePrimaryCtxRelease", device)
     return moved, taken
