@@ -13,7 +13,7 @@ from onecat.doctor.units import counted
 from onecat.facts import KernelEvent
 
 NVML = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html"
-AER = "https://git.zx2c4.com/linux-dev/log/Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats"
+AER = "https://git.zx2c4.com/wireguard-linux/tree/Documentation/ABI/testing/sysfs-bus-pci-devices-aer"
 CORRECTED = "https://www.thomas-krenn.com/en/wiki/PCIe_Bus_Error_Status_00001100"
 DEBUG = "https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html"
 

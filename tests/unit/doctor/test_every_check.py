@@ -8,9 +8,11 @@ import pkgutil
 import pytest
 
 import tests.unit.doctor.cases as package
+from onecat.config import Profile
 from onecat.doctor import Check, Finding, all_checks, examine
+from onecat.facts import Facts
 from tests.unit.doctor.cases.form import Case
-from tests.unit.doctor.examples import CPU, HEALTHY, NOTHING_KNOWN, V100
+from tests.unit.doctor.examples import COMPLETE, CPU, HEALTHY, NOTHING_KNOWN, V100
 
 CASES: list[Case] = [
     case
@@ -61,5 +63,9 @@ def test_unknown_facts_never_pass_or_fail() -> None:
         assert {finding.status for finding in examine(NOTHING_KNOWN, profile)} == {"skip"}
 
 
-def test_a_healthy_host_has_nothing_to_say() -> None:
-    assert {finding.status for finding in examine(HEALTHY, V100)} <= {"pass", "skip", "info"}
+@pytest.mark.parametrize("facts", [HEALTHY, COMPLETE], ids=["seen by a user", "seen by root"])
+@pytest.mark.parametrize("profile", [V100, None], ids=["v100", "no profile"])
+def test_a_healthy_host_has_nothing_wrong_and_little_to_tell(facts: Facts, profile: Profile | None) -> None:
+    told = [finding for finding in examine(facts, profile) if finding.status not in ("pass", "skip")]
+    assert [finding.status for finding in told] == ["info"] * len(told)
+    assert {finding.check for finding in told} <= {"topology.layout", "topology.numa"}
