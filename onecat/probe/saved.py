@@ -231,5 +231,5 @@ def _parts(place: str, text: str) -> tuple[tuple[str, Part], ...]:
 def _forms() -> str:
     from onecat.probe.importers import all_importers
 
-    names = ", ".join(one.name for one in all_importers())
+    names = ", ".join(one.name for one in all_importers() if one.hints and not one.last_resort)
     return f"saved facts (`onecat facts --json`), or the output of any of: {names}"

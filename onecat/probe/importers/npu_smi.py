@@ -16,7 +16,10 @@ _PAIR = re.compile(r"([0-9]{1,6}) {0,8}/ {0,8}([0-9]{1,6})")
 
 
 @importer(
-    "npu-smi info", recognises=holds("| npu-smi ", "Hugepages-Usage", "AICore(%)"), hints=("npu", "ascend", "910b")
+    "npu-smi info",
+    recognises=holds("| npu-smi ", "Hugepages-Usage", "AICore(%)", "dcmi module initialize failed"),
+    sections=("npu-smi info",),
+    hints=("npu", "ascend", "910b"),
 )
 def npu_smi(capture: Capture) -> Part:
     """NPUs with their health, memory and processes. Where chips have numbers of their own (Phy-ID), those count."""
@@ -51,7 +54,10 @@ def npu_smi(capture: Capture) -> Part:
                 npus[index]["process_ids"] = sorted(set(busy.get(npu_number, [])))
     ascend: dict[str, Any] = {"npu_smi_version": version, "npus": list(npus.values())}
     stated_facts = {key: value for key, value in ascend.items() if value}
-    return {"ascend": stated_facts} if stated_facts else {}
+    if stated_facts:
+        return {"ascend": stated_facts}
+    said = next((line.strip() for line in short_lines(capture.text, 300) if line.strip()), None)
+    return {"notes": [{"source": "ascend", "kind": "error", "text": f"npu-smi info: {said}"}]} if said else {}
 
 
 def _read_row(

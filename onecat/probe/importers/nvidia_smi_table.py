@@ -28,7 +28,7 @@ def nvidia_smi_table(capture: Capture) -> Part:
     processes: dict[int, list[dict[str, Any]]] = {}
     none_running = in_processes = in_mig = False
     gpu: dict[str, Any] | None = None
-    for line in short_lines(capture.text):
+    for line in short_lines(capture.text, 400):
         stripped = line.strip()
         if not stripped.startswith("|"):
             continue
@@ -84,7 +84,7 @@ def _read_gpu(cells: list[str], gpus: dict[int, dict[str, Any]], gpu: dict[str, 
         return one
     if gpu is None:
         return None
-    if "/" in cells[1] and ("MiB" in cells[1] or "ERR!" in cells[1]):
+    if re.search(r"\bP[0-9]{1,2}\b|[0-9]C\b|MiB", f"{cells[0]} {cells[1]}"):
         _read_second(cells, gpu)
     elif not cells[0] and not cells[1] and cells[2]:
         gpu.update(_present(mig_enabled=enabled(cells[2])))

@@ -103,7 +103,8 @@ def parse_capture(capture: Capture) -> tuple[tuple[str, Part], ...]:
         command = section.command or capture.command or plain_command(capture.name)
         one = Capture(section.name, section.text, command, section.exit_code)
         chosen = [each for each in all_importers() if not each.last_resort and _takes(each, one)]
-        chosen = chosen or [each for each in all_importers() if each.last_resort and each.recognises(one.text)]
+        if not chosen and _is_of_unknown_program(one):
+            chosen = [each for each in all_importers() if each.last_resort and each.recognises(one.text)]
         read = [(each.name, part) for each in chosen if (part := each.read(one))]
         parts += read
         if section.timed_out or (section.exit_code not in (None, 0, 127) and not read):
@@ -134,6 +135,11 @@ def _failure(section: Section) -> dict[str, Any]:
     refused = re.search(r"permission denied|not permitted|must be root|access denied", said, re.IGNORECASE)
     kind = "permission" if refused else "error"
     return {"source": source, "kind": kind, "text": f"{section.name}: {said or f'exit code {section.exit_code}'}"}
+
+
+def _is_of_unknown_program(capture: Capture) -> bool:
+    """Whether the text may be a log of a server, not just the failure of a program that tells other facts."""
+    return capture.exit_code is None and (capture.command or "").partition(" ")[0] not in SOURCES
 
 
 def _takes(one: Importer, capture: Capture) -> bool:

@@ -101,7 +101,7 @@ def enabled(value: str | None) -> bool | None:
 def pci_address(value: str | None) -> str | None:
     """A PCI function as sysfs spells it: 00000000:3B:00.0, PCI:0000:3b:00 and 3b:00.0 become 0000:3b:00.0."""
     match = re.search(
-        r"(?<![0-9A-Fa-f:])(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?(?![0-9A-Fa-f:])",
+        r"(?<![0-9A-Fa-f])(?<![0-9A-Fa-f]:)(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?(?![0-9A-Fa-f:])",
         value or "",
     )
     if match is None:
