@@ -93,7 +93,7 @@ def test_a_package_that_no_source_has_is_told_with_what_to_add(run_script: Run) 
 def test_the_driver_part_blacklists_nouveau_once_and_stops_where_packages_are_missing(
     bare_host: Any, run_script: Run
 ) -> None:
-    script = fix_script(REPORT, FACTS, load_profile("v100x2-pcie"))
+    script = fix_script(REPORT, replace(FACTS, nvidia=Nvidia(library_found=False)), load_profile("v100x2-pcie"))
     code, output = run_script(script)
     assert (code, "no configured package source has linux-headers-" in output) == (1, True), output[-3000:]
     blacklist = ["stat", "-c", "%y", "/etc/modprobe.d/onecat-nouveau.conf"]

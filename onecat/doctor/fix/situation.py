@@ -95,7 +95,9 @@ class Situation:
         """Whether a driver is to be installed in place of none or of the wrong one."""
         if not self.wants_nvidia or self.is_container or self.driver_flavour is None:
             return False
-        return self.nvidia.kernel_module_version is None or self.has(
+        nvidia = self.nvidia
+        is_absent = nvidia.library_found is False and not (nvidia.kernel_module_version or nvidia.driver_version)
+        return is_absent or self.has(
             "driver.loaded",
             "driver.minimum",
             "driver.last-branch",

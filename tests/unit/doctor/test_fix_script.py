@@ -73,12 +73,15 @@ def test_volta_gets_the_proprietary_module_of_its_last_branch_and_others_the_ope
     assert "install_driver 580 proprietary" in script(BARE, NOUVEAU)
     assert "install_driver 580 open" in script(BARE, NOUVEAU, profile=A100)
     # What the machine has outranks what the profile is for; the branch is never above the last that knows the GPU.
-    mixed = replace(BARE, nvidia=replace(NVIDIA, kernel_module_version=None, gpus=(a100(0), v100(1))))
-    assert "install_driver 580 proprietary" in script(mixed, profile=A100)
+    mixed = replace(BARE, nvidia=replace(NVIDIA, gpus=(a100(0), v100(1))))
+    assert "install_driver 580 proprietary" in script(mixed, NOUVEAU, profile=A100)
 
 
 def test_a_driver_is_left_alone_where_none_is_asked_for() -> None:
     assert "driver" not in steps(script(replace(READY, nvidia=replace(NVIDIA, driver_version="570.211.01"))))
+    captured = replace(READY, nvidia=Nvidia(driver_version="570.211.01", gpus=(v100(0),)))
+    assert "driver" not in steps(script(captured))
+    assert "driver" not in steps(script(replace(READY, nvidia=None)))
     inside = replace(BARE, operating_system=OperatingSystem(id="debian", container=True))
     assert "driver" not in steps(script(inside, NOUVEAU))
     unknown = replace(
