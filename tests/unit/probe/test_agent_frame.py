@@ -190,6 +190,11 @@ def test_the_index_has_every_source_of_every_module_once() -> None:
     assert sum("\nSOURCES = {" in file.read_text() for file in folder.glob("*.py")) == len(modules)
 
 
+def test_the_program_is_ascii_and_small() -> None:
+    assert program().isascii(), "Python 3.6 reads standard input as ASCII where the locale is C"
+    assert len(program()) < 160_000
+
+
 def test_what_only_runs_when_asked_for_does_not_run_unasked(tmp_path: Path) -> None:
     argv = agent_argv(sys.executable, ProbeOptions(str(tmp_path)), "h")
     document = json.loads(subprocess.run(argv, input=program(), capture_output=True, check=True).stdout)
