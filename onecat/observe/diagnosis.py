@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -15,14 +16,28 @@ _PRECEDING_LINES = 60
 _PASSAGES = "passages"
 # Docker's and the supervisor's timestamps, journald's and vLLM's process prefixes stand before the text proper.
 _TIMESTAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) ")
+# The files of Docker's json-file driver: https://docs.docker.com/engine/logging/drivers/json-file/
+_JSON = re.compile(r'^\{"log":"')
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _OPTIONAL = re.compile(r"\[\[(.*?)\]\]")
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def plain(line: str) -> str:
-    """A log line without the timestamp that a container engine or the supervisor put before it, and without colours."""
-    return _TIMESTAMP.sub("", _COLOUR.sub("", line.rstrip("\r\n")), count=1)
+    """A log line without what a container engine or the supervisor put around it, and without colours."""
+    line = line.rstrip("\r\n")
+    if _JSON.match(line):
+        line = _from_json(line).rstrip("\r\n")
+    return _TIMESTAMP.sub("", _COLOUR.sub("", line), count=1)
+
+
+def _from_json(line: str) -> str:
+    """The text in a line of Docker's json-file driver; the line itself where it is cut off."""
+    try:
+        text = json.loads(line)["log"]
+    except ValueError:
+        return line
+    return text if isinstance(text, str) else line
 
 
 def diagnose(lines: Iterable[str], table: SignatureTable | None = None) -> tuple[Diagnosis, ...]:
@@ -43,7 +58,7 @@ def diagnose(lines: Iterable[str], table: SignatureTable | None = None) -> tuple
             passage = None
         if passage is None:
             passage = next((candidate for candidate in table.passages if candidate.begins.search(line)), None)
-        if passage is not None or any(pattern.search(line) for pattern in table.benign):
+        if passage is not None:
             continue
         for name in names - finished - {_PASSAGES}:
             signature = signatures[name]
@@ -52,11 +67,14 @@ def diagnose(lines: Iterable[str], table: SignatureTable | None = None) -> tuple
             if signature.preceded_by and number - preceded.get(name, -_PRECEDING_LINES) > _PRECEDING_LINES:
                 continue
             match = _hit(signature, line)
-            if match is not None:
-                hits = found.setdefault(name, [])
-                hits.append((Evidence(number, line.strip()[:_LONGEST_EVIDENCE]), match))
-                if len(hits) == _MOST_EVIDENCE:
-                    finished.add(name)
+            if match is None:
+                continue
+            if any(pattern.search(line) for pattern in table.benign):
+                break
+            hits = found.setdefault(name, [])
+            hits.append((Evidence(number, line.strip()[:_LONGEST_EVIDENCE]), match))
+            if len(hits) == _MOST_EVIDENCE:
+                finished.add(name)
     present = [signature for signature in table.signatures if signature.id in found]
     told = [signature for signature in present if not _explained(signature, present)]
     told.sort(key=lambda signature: (signature.priority, found[signature.id][0][0].line))

@@ -16,6 +16,8 @@ from typing import Any
 
 _LINES_PER_BLOCK = 2000
 _SHORTEST_WORD = 3
+_ESCAPED = '"\\'
+"""Written in another way where a line is kept as JSON, and so no part of a word."""
 _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 
 
@@ -35,7 +37,7 @@ def _words(parsed: Iterable[tuple[Any, Any]]) -> frozenset[str] | None:
     run = ""
     for operation, argument in itertools.chain(parsed, [(None, None)]):
         name = str(operation)
-        if name == "LITERAL":
+        if name == "LITERAL" and chr(argument) not in _ESCAPED:
             run += chr(argument)
             continue
         if name == "AT":
@@ -85,8 +87,8 @@ def candidates(
     before = 0
     while block := list(itertools.islice(iterator, _LINES_PER_BLOCK)):
         text = "\n".join(block)
-        if "\x1b" in text:
-            block = [clean(line) if "\x1b" in line else line for line in block]
+        if "\x1b" in text or "\\u001b" in text:
+            block = [clean(line) if "\x1b" in line or "\\u001b" in line else line for line in block]
             text = "\n".join(block)
         starts = list(itertools.accumulate((len(line) + 1 for line in block), initial=0))
         found: dict[int, set[str]] = {index: set(everywhere) for index in range(len(block))} if everywhere else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,3 +86,20 @@ def test_what_must_stand_before_counts_only_within_reach() -> None:
     frame = 'File "loader.py", line 31, in read_safetensors_header'
     assert diagnose([frame, *[""] * 59, "MemoryError"])[0].signature == "model.lfs-pointer"
     assert diagnose([frame, *[""] * 61, "MemoryError"]) == ()
+
+
+@pytest.mark.parametrize(("name", "row"), TEXTS)
+def test_a_line_that_docker_keeps_as_json_is_recognised_too(name: str, row: dict[str, Any]) -> None:
+    kept = [
+        json.dumps(
+            {"log": f"\x1b[31m{line}\x1b[0m\n", "stream": "stderr", "time": "2026-11-29T16:45:23.2Z"},
+            separators=(",", ":"),
+        )
+        for line in row["text"].splitlines()
+    ]
+    assert [diagnosis.signature for diagnosis in diagnose(kept)] == [name]
+
+
+def test_a_json_line_that_is_cut_off_or_holds_no_text_is_read_as_it_is() -> None:
+    for line in ('{"log":"Bus error', '{"log":"Bus error"}', '{"log":"a","log":["Bus error"]}'):
+        assert [diagnosis.signature for diagnosis in diagnose([line])] == ["memory.shm-too-small"]
