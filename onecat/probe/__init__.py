@@ -1,7 +1,7 @@
 """Probe: observes a host without installing anything there.
 
 In: a transport to a host, or a file of saved facts. Out: a `Facts` record; what a source could not tell is a note in
-it. The program that runs on the host is agent/agent.py.
+it. The program that runs on the host is in agent/.
 """
 
 from onecat.probe.collect import collect, collect_local
