@@ -29,6 +29,7 @@ class PciDevice:
     """An NVIDIA PCI function of display class.
 
     path: the ports above it, the nearest first, the root port last. name: as lspci spells it.
+    device_id: empty where lspci was run without -nn.
     link_speed_*: as sysfs spells them ("8.0 GT/s PCIe"). aspm: "disabled", or the states in use: "L0s", "L1", "L0s L1".
     errors_correctable, errors_fatal: totals of PCIe Advanced Error Reporting since boot.
     responds: false when its configuration space reads as all ones (it has fallen off the bus).
