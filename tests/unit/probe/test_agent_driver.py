@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import struct
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from onecat.facts import Nvidia
 from onecat.probe.agent.sources import files
@@ -114,6 +117,27 @@ def test_the_module_on_disk_says_its_version(folder: str, tmp_path: Path) -> Non
 def test_a_module_that_cannot_be_read_has_no_version(content: bytes, tmp_path: Path) -> None:
     put(tmp_path, "nvidia.ko", content)
     assert files.module_version(str(tmp_path / "nvidia.ko")) is None
+
+
+CACHE = loader_cache(("libcuda.so.1", f"{DRIVER}/libcuda.so.1"))
+MODULE = kernel_module("580.95.05")
+
+
+@given(st.binary(max_size=200), st.integers(0, len(MODULE)), st.integers(0, len(MODULE)))
+def test_no_damaged_file_makes_the_agent_stumble(noise: bytes, where: int, length: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "file"
+        for content in (MODULE, CACHE):
+            place.write_bytes((content[:where] + noise + content[where + len(noise) :])[: length or None])
+            version = files.module_version(str(place))
+            assert version is None or isinstance(version, str)
+            paths = files.read_cache(lambda path: str(place), "libcuda.so.1")
+            assert all(isinstance(path, str) for path in paths)
+
+
+def test_the_cache_of_this_test_is_read(tmp_path: Path) -> None:
+    put(tmp_path, "cache", CACHE)
+    assert files.read_cache(lambda path: str(tmp_path / "cache"), "libcuda.so.1") == [f"{DRIVER}/libcuda.so.1"]
 
 
 @pytest.mark.parametrize("links", [True, False])

@@ -16,6 +16,8 @@ LOADER_DIRECTORIES = ("/lib/{0}-linux-gnu", "/usr/lib/{0}-linux-gnu", "/lib64", 
 ELF_MAGIC = b"\x7fELF"
 ELF_64 = 2
 ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+MOST_BYTES, MOST_OFFSET = 1 << 20, 1 << 32
+"""Far more than a module has: numbers of a damaged file must not take all memory."""
 ELF_SECTION = struct.Struct("<IIQQQQIIQQ")
 
 
@@ -44,7 +46,7 @@ def read_cache(place, name):
     except OSError:
         return []
     start = data.find(CACHE_MAGIC)
-    if start < 0 or name.encode() not in data:
+    if start < 0 or len(data) < start + CACHE_HEADER or name.encode() not in data:
         return []
     data = data[start:]
     wanted = name.encode() + b"\0"
@@ -77,16 +79,16 @@ def module_version(path):
     try:
         with open(path, "rb") as file:
             return modinfo(file).get("version")
-    except (OSError, struct.error, ValueError):
+    except (OSError, struct.error, ValueError, IndexError):
         return None
 
 
 def modinfo(file):
-    """The entries of the section .modinfo of an ELF file. Raises struct.error or ValueError when it is none."""
+    """The entries of the section .modinfo of an ELF file. Raises struct.error, ValueError or IndexError for others."""
     header = ELF_HEADER.unpack(file.read(ELF_HEADER.size))
     if header[0][:5] != ELF_MAGIC + bytes([ELF_64]):
         raise ValueError("not a 64-bit ELF file")
-    file.seek(header[6])
+    file.seek(min(header[6], MOST_OFFSET))
     size, count, names = header[11], header[12], header[13]
     table = file.read(size * count)
     sections = [ELF_SECTION.unpack_from(table, number * size) for number in range(count)]
@@ -99,5 +101,5 @@ def modinfo(file):
 
 
 def read_section(file, section):
-    file.seek(section[4])
-    return file.read(section[5])
+    file.seek(min(section[4], MOST_OFFSET))
+    return file.read(min(section[5], MOST_BYTES))
