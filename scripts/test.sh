@@ -26,6 +26,9 @@ if [ $root = yes ]; then
     [ -e /usr/include/stdio.h ] || need libc6-dev
     ldconfig -p | grep -q 'libnuma\.so\.1' || need libnuma1
     command -v systemd-analyze >/dev/null || need systemd
+    command -v busybox >/dev/null || need busybox
+    command -v tcsh >/dev/null || need tcsh
+    command -v fish >/dev/null || need fish
     if [ -n "$missing" ]; then
         command -v apt-get >/dev/null || { say "missing, and no apt-get to install them:$missing"; exit 2; }
         # shellcheck disable=SC2086 # a list of package names
