@@ -5,7 +5,7 @@ from __future__ import annotations
 from onecat.doctor.context import Context
 from onecat.doctor.hardware import compute_capability
 from onecat.doctor.units import version_key
-from onecat.knowledge.hardware import Architecture, architecture
+from onecat.knowledge.hardware import Architecture, architecture, gpu_model_by_device
 
 INSTALL_GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 
@@ -17,9 +17,13 @@ def driver_version(context: Context) -> str | None:
 
 
 def architectures(context: Context) -> tuple[Architecture, ...]:
-    """Of the GPUs seen, or of the profile where the driver shows none."""
+    """Of the GPUs that the driver shows and of those on the PCI bus by their numbers, else of the profile."""
     capabilities = {compute_capability(gpu) for gpu in context.gpus}
-    if not context.gpus and context.profile is not None:
+    # A card that was given to another driver (vfio-pci for a virtual machine) is not this one's.
+    devices = [device for device in context.nvidia.pci_devices if device.driver in (None, "nvidia")]
+    models = [gpu_model_by_device(device.device_id) for device in devices]
+    capabilities |= {model.compute_capability for model in models if model is not None}
+    if not capabilities and context.profile is not None:
         capabilities = {context.profile.hardware.compute_capability}
     found = (architecture(capability) for capability in sorted(each for each in capabilities if each))
     return tuple(dict.fromkeys(each for each in found if each is not None))

@@ -25,6 +25,7 @@ class GpuModel:
     """A product by the name that NVML reports.
 
     memory_clock_mhz, bar1_mib: as a healthy card shows them, None where no source is known.
+    device_id: its number on the PCI bus, as 1db6.
     """
 
     name: str
@@ -32,6 +33,7 @@ class GpuModel:
     source: tuple[str, ...]
     memory_clock_mhz: int | None = None
     bar1_mib: int | None = None
+    device_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,11 @@ def gpu_model(name: str) -> GpuModel | None:
     """The product with this NVML name, or None when the table does not know it."""
     # Drivers before 465 say "A100-SXM4-40GB" where newer ones say "NVIDIA A100-SXM4-40GB".
     return next((each for each in gpu_models() if each.name in (name, f"NVIDIA {name}")), None)
+
+
+def gpu_model_by_device(device_id: str) -> GpuModel | None:
+    """The product with this number on the PCI bus, or None when the table does not know it."""
+    return next((each for each in gpu_models() if each.device_id == device_id.lower()), None)
 
 
 def nvml_error(text: str) -> NvmlError:

@@ -122,6 +122,7 @@ def _judge(build: _Build, capability: str | None, name: str) -> Verdict:
         (build.witness,),
         fix=(
             "take an image that has it: onecat profile list, then onecat build --profile NAME",
+            *(("PyTorch's own wheels for CUDA 12.6 hold sm_70 up to 2.14",) if capability == "7.0" else ()),
             'look inside: python3 -c "import torch; print(torch.cuda.get_arch_list())"',
         ),
         source=source,

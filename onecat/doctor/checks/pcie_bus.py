@@ -93,7 +93,11 @@ def pcie_acs(context: Context) -> Iterator[Verdict]:
                 "A PCIe switch sends traffic between two GPUs through the processor",
                 name,
                 tuple(f"{port.address}: {' '.join(port.acs or ())}" for port in redirecting),
-                fix=("in the firmware setup: ACS off, when no virtual machine uses the GPUs", f"or as in {NCCL}"),
+                fix=(
+                    "only where no virtual machine uses the GPUs; until the next reboot:",
+                    *(f"sudo setpci -s {port.address} ECAP_ACS+0x6.w=0000" for port in redirecting),
+                    "for good: ACS off in the firmware setup",
+                ),
             )
         elif len(known) < len(ports):
             reason = "reading access control services needs root: --sudo"

@@ -22,6 +22,7 @@ from tests.unit.doctor.examples import (
     with_system,
 )
 
+UNKNOWN = device(0, device_id="ffff")
 NO_MODULE = replace(
     WITHOUT_GPU, nvidia=Nvidia(library_found=True, nouveau_loaded=False, pci_devices=(device(0, driver=None),))
 )
@@ -98,21 +99,36 @@ CASES: list[Case] = [
     case("driver.minimum", "skip", "uses no NVIDIA GPU", HEALTHY, CPU),
     case("driver.minimum", "skip", "not known", with_nvidia(driver_version=None, kernel_module_version=None)),
     case("driver.last-branch", "pass", "the last branch is 580", HEALTHY),
-    case("driver.last-branch", "pass", "supports Ampere", with_nvidia(driver_version="595.45.04", gpus=(a100(0),))),
+    case(
+        "driver.last-branch",
+        "pass",
+        "supports Ampere",
+        with_nvidia(driver_version="595.45.04", gpus=(a100(0),), pci_devices=()),
+    ),
     case(
         "driver.last-branch",
         "fail",
         "Driver 595 no longer supports Volta",
         with_nvidia(driver_version="595.45.04", gpus=()),
     ),
-    case("driver.last-branch", "skip", "architecture of the GPUs", with_nvidia(gpus=()), None),
+    # The driver ignores the card: its number on the bus tells what it is.
+    case(
+        "driver.last-branch", "fail", "no longer supports Volta", with_nvidia(driver_version="595.45.04", gpus=()), None
+    ),
+    case(
+        "driver.last-branch",
+        "pass",
+        "supports Ampere",
+        with_nvidia(driver_version="595.45.04", gpus=(a100(0),), pci_devices=(device(1, driver="vfio-pci"),)),
+    ),
+    case("driver.last-branch", "skip", "architecture of the GPUs", with_nvidia(gpus=(), pci_devices=(UNKNOWN,)), None),
     case("driver.kernel-module", "pass", "proprietary kernel module drives Volta", HEALTHY),
     case("driver.kernel-module", "fail", "does not drive Volta", with_nvidia(kernel_module_open=True)),
     case(
         "driver.kernel-module",
         "pass",
         "open kernel module drives Ampere",
-        with_nvidia(kernel_module_open=True, gpus=(a100(0),)),
+        with_nvidia(kernel_module_open=True, gpus=(a100(0),), pci_devices=()),
     ),
     case("driver.kernel-module", "skip", "flavour", with_nvidia(kernel_module_open=None)),
     case("driver.loaded", "skip", "driver is that of Windows", with_system(NO_MODULE, virtualization="wsl")),
