@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,9 @@ from onecat.config import load_profile
 from onecat.doctor import Finding, HostReport, Settings
 from onecat.doctor.fix import fix_script
 from onecat.facts import Docker, Facts, Nvidia, OperatingSystem, PciDevice
+from tests.testbed.command import Onecat, Result
+from tests.testbed.operator import Operator
+from tests.testbed.ssh_host import SshHost, running_ssh_host
 
 FACTS = Facts(
     "bare",
@@ -30,11 +35,27 @@ def script_for(facts: Facts) -> str:
 
 
 @pytest.fixture(scope="module")
-def bare_host(docker_client: Any, base_image: str) -> Iterator[Any]:
-    """A fresh Debian without Docker; as a host's, its package sources can be reached."""
-    container = docker_client.containers.run(base_image, ["sleep", "infinity"], detach=True, network_mode="host")
-    yield container
-    container.remove(force=True)
+def ssh_host(docker_client: Any, ssh_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHost]:
+    """A fresh Debian without Docker, with sshd, that these tests change."""
+    with running_ssh_host(docker_client, ssh_image, tmp_path_factory.mktemp("bare"), hostname="zeus17") as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def bare_host(docker_client: Any, ssh_host: SshHost) -> Any:
+    """The container of that host."""
+    return docker_client.containers.get(ssh_host.container)
+
+
+@pytest.fixture
+def onecat_as_operator(onecat: Onecat, ssh_host: SshHost, tmp_path: Path) -> Callable[..., Result]:
+    """The real command, run by somebody whose ~/.ssh/config knows the host as bare."""
+    person = Operator(tmp_path / "home")
+    person.write(
+        f"Host bare\n  HostName {ssh_host.address}\n  User {ssh_host.user}\n  IdentityFile {ssh_host.key}\n",
+        f"{ssh_host.address} {ssh_host.host_key}",
+    )
+    return lambda *arguments: onecat(*arguments, environment=person.environment)
 
 
 @pytest.fixture
@@ -66,8 +87,27 @@ def test_it_refuses_other_users_systems_and_hosts_and_changes_nothing(bare_host:
     assert bare_host.exec_run(["sh", "-c", "command -v dockerd"])[0] != 0
 
 
-def test_its_docker_part_installs_docker_once(bare_host: Any, run_script: Run) -> None:
-    script = script_for(FACTS)
+def test_a_report_of_a_host_names_nothing_of_it(
+    onecat_as_operator: Callable[..., Result], ssh_host: SshHost, bare_host: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "report.md"
+    onecat_as_operator("report", "--host", "bare", "--output", str(file)).expect(0)
+    text = file.read_text()
+    assert "Debian GNU/Linux 12" in text
+    assert '"user":"user1"' in text
+    names = ("zeus17", ssh_host.address, bare_host.id[:12], str(tmp_path))
+    assert [name for name in names if re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", text)] == []
+
+
+def test_its_docker_part_installs_docker_once(
+    onecat_as_operator: Callable[..., Result], bare_host: Any, run_script: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "fix.sh"
+    arguments = ("--host", "bare", "--profile", "cpu", "--runtime", "container", "--only", "docker.*")
+    onecat_as_operator("doctor", *arguments, "--fix-script", str(file)).expect(1)
+    assert bare_host.exec_run(["sh", "-c", "command -v dockerd"])[0] != 0
+
+    script = file.read_text()
     code, output = run_script(script)
     assert code == 0, output[-3000:]
     assert "==> installing docker.io" in output
