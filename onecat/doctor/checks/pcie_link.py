@@ -70,6 +70,9 @@ def _width(context: Context, name: str, gpu: Gpu | None, device: PciDevice | Non
     address = device.address if device else gpu.pci_address if gpu else None
     if address:
         evidence.append(f"at {address}")
+    if device is not None and real:
+        above = [(lower.address, lower.link_width_current) for lower, _ in _above(device.path or ())]
+        evidence += [f"above it at {port_address}: x{width}" for port_address, width in above if width]
     if current >= card:
         return Verdict("pass", f"The link runs at x{current}", name, (", ".join(evidence),))
     if port is not None and current >= port:

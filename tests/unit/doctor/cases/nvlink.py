@@ -17,6 +17,7 @@ from tests.unit.doctor.examples import (
     with_gpus,
     with_hardware,
     with_nvidia,
+    with_system,
 )
 
 
@@ -40,6 +41,7 @@ def board(second: dict[str, Any] | None = None, count: int = 18, **changes: Any)
 
 
 NOT_STARTED: dict[str, Any] = {"fabric_state": "not started", "fabric_status": None}
+STOPPED = board(fabric_manager=FabricManager("580.95.05", False))
 NVLINK: Profile = with_hardware(A100, interconnect="nvlink")
 
 CASES: list[Case] = [
@@ -59,8 +61,9 @@ CASES: list[Case] = [
     case(
         "nvlink.fabric-manager", "fail", "does not run", board(NOT_STARTED, fabric_manager=FabricManager(None, False))
     ),
-    case("nvlink.fabric-manager", "warn", "are set up still", board(fabric_manager=FabricManager("580.95.05", False))),
+    case("nvlink.fabric-manager", "warn", "are set up still", STOPPED),
     case("nvlink.fabric-manager", "skip", "whether the fabric manager runs", board(fabric_manager=None)),
+    case("nvlink.fabric-manager", "skip", "a container does not see", with_system(STOPPED, container=True)),
     case("nvlink.fabric-manager", "skip", "there is no NVSwitch", HEALTHY),
     case("nvlink.fabric-manager", "skip", "whether there are NVSwitches", with_nvidia(nvswitches=None)),
     case("nvlink.fabric-manager-version", "pass", "Both are 580.95.05", board()),
