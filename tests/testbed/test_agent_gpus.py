@@ -188,6 +188,31 @@ def test_a_library_that_hangs_at_its_start_costs_its_own_time_only(observe: Obse
     assert facts.memory is not None and gpus(facts) == {}
 
 
+def test_a_library_that_crashes_on_one_gpu_costs_that_gpu(observe: Observe) -> None:
+    def crash(host: Host) -> None:
+        host["devices"][1]["crash"] = ["nvmlDeviceGetRemappedRows"]
+
+    facts = observe(nvml.changed("a100x2", crash))
+    error = "died of signal 6 while in nvmlDeviceGetRemappedRows of GPU 1"
+    assert [(gpu.name, gpu.error) for gpu in gpus(facts).values()] == [
+        ("NVIDIA A100-SXM4-40GB", None),
+        ("NVIDIA A100-SXM4-40GB", error),
+    ]
+    note = facts.note("nvml")
+    assert note is not None and (note.kind, note.text) == ("error", error)
+
+
+def test_a_program_that_the_kernel_does_not_let_go_is_told(observe: Observe) -> None:
+    def used(host: Host) -> None:
+        host["devices"][0]["processes"] = [{"pid": 4242, "memory": 8 << 30}]
+
+    stack = "[<0>] os_acquire_rwlock_write+0x35/0x50 [nvidia]\n[<0>] nvidia_ioctl+0x6d/0x840 [nvidia]\n"
+    state = (("proc/4242/stat", "4242 (python3) D 1 4242\n"), ("proc/4242/stack", stack))
+    tree = HostTree(processes=((4242, "python3"),), other_files=state)
+    (process,) = gpus(observe(nvml.changed("v100x2", used), tree=tree))[0].processes or ()
+    assert (process.name, process.stuck_in) == ("python3", "os_acquire_rwlock_write")
+
+
 def test_a_driver_that_refuses_says_why(observe: Observe) -> None:
     def mismatch(host: Host) -> None:
         host["errors"] = {"nvmlInit": 18}

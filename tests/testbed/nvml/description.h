@@ -129,11 +129,17 @@ static Value *read_description(void) {
     return document;
 }
 
-/* The error that "errors" of a place wants from a function, 0 for none; never returns when "hang" lists it. */
+static int lists(const Value *names, const char *name) {
+    for (Value *each = names ? names->first : NULL; each; each = each->next)
+        if (!strcmp(each->text, name)) return 1;
+    return 0;
+}
+
+/* The error that "errors" of a place wants from a function, 0 for none. A function in "hang" never returns, one in
+ * "crash" ends the program. */
 static int injected(const Value *place, const char *function) {
-    for (Value *each = member(place, "hang") ? member(place, "hang")->first : NULL; each; each = each->next)
-        if (!strcmp(each->text, function))
-            for (;;) pause();
+    while (lists(member(place, "hang"), function)) pause();
+    if (lists(member(place, "crash"), function)) abort();
     Value *error = member(member(place, "errors"), function);
     if (!error) error = member(member(place, "errors"), "*");
     return error ? (int)error->number : 0;

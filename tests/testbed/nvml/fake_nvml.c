@@ -3,7 +3,7 @@
  *
  * A value that is absent in the file is NVML_ERROR_NOT_SUPPORTED, as on a GPU without that feature. "errors" (for the
  * whole library or for one device) maps a function name, or "*", to the error code that it returns; "hang" lists
- * functions that never return. See hosts/ for the form. Structure layouts follow pynvml's ctypes declarations.
+ * functions that never return, "crash" those that end the program. See hosts/ for the form. Structure layouts follow pynvml's ctypes declarations.
  */
 #include "description.h"
 
