@@ -63,18 +63,33 @@ def select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) ->
 
 
 def suitability(facts: Facts, profiles: Iterable[Profile], settings: Settings | None = None) -> tuple[Suitability, ...]:
-    """For each profile: the runtimes in which no check fails on this host, and otherwise what fails. Pure."""
+    """For each profile: the runtimes in which no check fails on this host, and otherwise what fails or is not known."""
     base = settings or Settings()
     results = []
     for profile in profiles:
         failures: dict[str, tuple[Finding, ...]] = {}
+        unknown: dict[str, tuple[str, ...]] = {}
         for runtime in profile.launch.runtimes:
             findings = examine(facts, profile, replace(base, runtime=runtime), skip=_ABOUT_ONE_RUN)
             failures[runtime] = tuple(finding for finding in findings if finding.status == "fail")
-        runtimes = tuple(runtime for runtime, failed in failures.items() if not failed)
-        missing = () if runtimes else tuple(dict.fromkeys(each for failed in failures.values() for each in failed))
-        results.append(Suitability(profile.name, runtimes, missing))
+            unknown[runtime] = () if failures[runtime] else _undecided(findings, profile, runtime)
+        runtimes = tuple(runtime for runtime in failures if not failures[runtime] and not unknown[runtime])
+        open_questions = () if runtimes else tuple(dict.fromkeys(each for ids in unknown.values() for each in ids))
+        is_refused = not runtimes and not open_questions
+        missing = tuple(dict.fromkeys(each for failed in failures.values() for each in failed)) if is_refused else ()
+        results.append(Suitability(profile.name, runtimes, missing, open_questions))
     return tuple(results)
+
+
+def _undecided(findings: Iterable[Finding], profile: Profile, runtime: str) -> tuple[str, ...]:
+    """The checks that nobody can do without to say yes, and that could not be made."""
+    needed = ["os.architecture", "memory.total"]
+    if profile.hardware.accelerator == "nvidia":
+        needed += ["gpu.count", "gpu.compute-capability", "driver.minimum"]
+    if runtime == "container":
+        needed.append("docker.daemon")
+    made = {finding.check for finding in findings if finding.status != "skip"}
+    return tuple(check for check in needed if check not in made)
 
 
 def _make(check: Check, context: Context) -> Iterator[Finding]:

@@ -30,18 +30,22 @@ class Finding:
 
 @dataclass(frozen=True)
 class Suitability:
-    """Whether a host can run a profile: in which runtimes, and what is missing where there is none."""
+    """Whether a host can run a profile: in which runtimes, and what is missing where there is none.
+
+    unknown: ids of the checks without which nobody can say so; then `missing` is empty.
+    """
 
     profile: str
     runtimes: tuple[str, ...]
     missing: tuple[Finding, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class HostReport:
     """All findings about one host.
 
-    reachable: false when no facts could be had; then `reason` says why, `evidence` what was seen and `fix` what to type.
+    reachable: false when no facts could be had; then `reason` says why, `evidence` what was seen, `fix` what to type.
     suitability: filled when no profile was asked for.
     """
 

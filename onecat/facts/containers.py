@@ -11,7 +11,7 @@ class DockerContainer:
     """One container. gpus: whether it asks for some in any way. shm_size: of its own /dev/shm, None with another's.
 
     state: running, exited, ... restart_policy: no, always, unless-stopped, on-failure. ports: published on the host.
-    device_paths: device files handed to it. cgroup_permissions: as "c 195:* rmw", where they were read.
+    device_paths: device files handed to it.
     """
 
     name: str

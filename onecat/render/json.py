@@ -55,6 +55,7 @@ def _suitability(result: Suitability) -> dict[str, Any]:
         "name": result.profile,
         "runtimes": list(result.runtimes),
         "missing": [{"check": finding.check, "title": finding.title} for finding in result.missing],
+        "unknown": list(result.unknown),
     }
 
 

@@ -52,7 +52,10 @@ def _host(host: HostReport, profile: str | None, verbose: bool) -> Iterator[str]
             yield ""
     if host.suitability:
         able = [f"{each.profile} ({' or '.join(each.runtimes)})" for each in host.suitability if each.runtimes]
+        open_ = [each.profile for each in host.suitability if each.unknown]
         yield f"This machine can run: {', '.join(able) or 'none of the profiles'}"
+        if open_:
+            yield f"Not known, because facts are missing: {', '.join(open_)}"
         yield ""
 
 

@@ -112,10 +112,18 @@ def _details(evidence: Sequence[str], fix: Sequence[str], width: int) -> Iterato
 def _suitability(results: Iterable[Suitability], width: int) -> Iterator[Line]:
     listed = list(results)
     able = [f"{each.profile} ({' or '.join(each.runtimes)})" for each in listed if each.runtimes]
+    undecided = [each for each in listed if each.unknown]
+    if len(undecided) == len(listed):
+        needed = ", ".join(dict.fromkeys(check for each in undecided for check in each.unknown))
+        yield from _wrapped(f"not checked: {needed}", width, "What this machine can run is not known: ", "  ")
+        return
     head = "This machine can run: "
-    yield from _wrapped(", ".join(able) or "none of onecat's profiles", width, head, "  ", "bold", len(head) - 1)
+    if able or not undecided:
+        yield from _wrapped(", ".join(able) or "none of onecat's profiles", width, head, "  ", "bold", len(head) - 1)
+    for each in undecided:
+        yield from _wrapped(f"not checked: {', '.join(each.unknown)}", width, f"Not known for {each.profile}: ", "  ")
     for each in listed:
-        if not each.runtimes:
+        if each.missing:
             # A GPU that is absent or broken comes first: nothing else matters then.
             missing = sorted(each.missing, key=lambda finding: not finding.check.startswith(("gpu.", "driver.")))
             reasons = "; ".join(dict.fromkeys(finding.title for finding in missing))

@@ -77,6 +77,14 @@ def test_a_v100_host_runs_its_profile_and_not_that_of_another_gpu() -> None:
     assert "gpu.compute-capability" in {finding.check for finding in results["a100x2-80g"].missing}
 
 
+def test_without_the_facts_that_decide_no_profile_is_promised() -> None:
+    results = {each.profile: each for each in suitability(Facts("gpu1"), [CPU, V100])}
+    assert results["cpu"].runtimes == results["v100x2-pcie"].runtimes == ()
+    assert results["cpu"].missing == results["v100x2-pcie"].missing == ()
+    assert results["cpu"].unknown == ("os.architecture", "memory.total", "docker.daemon")
+    assert set(results["v100x2-pcie"].unknown) > {"gpu.count", "driver.minimum"}
+
+
 def test_the_summary_counts_every_status_in_order_of_severity() -> None:
     findings = [Finding("a.b", "warn", "t"), Finding("a.b", "pass", "t"), Finding("a.c", "warn", "t")]
     assert list(summary(findings).items()) == [("fail", 0), ("warn", 2), ("info", 0), ("pass", 1), ("skip", 0)]

@@ -74,6 +74,16 @@ def test_without_a_profile_people_read_what_runs_and_what_is_missing() -> None:
     assert "not h200: 1 GPU found, 2 needed; nginx is not installed" in shown
 
 
+def test_a_profile_is_neither_promised_nor_refused_where_facts_are_missing() -> None:
+    results = (Suitability("h200", (), (), ("gpu.count", "memory.total")), Suitability("cpu", (), (INFO,)))
+    report = Report(None, (HostReport("gpu1", True, 0.1, (PASS,), suitability=results),))
+    assert "Not known for h200: not checked: gpu.count, memory.total" in text(report)
+    assert "This machine can run: none of onecat's profiles" not in text(report)
+    nothing = Report(None, (HostReport("gpu1", True, 0.1, (PASS,), suitability=results[:1]),))
+    assert "What this machine can run is not known: not checked: gpu.count, memory.total" in text(nothing)
+    assert "Not known, because facts are missing: h200" in doctor_markdown(report)
+
+
 def test_a_host_out_of_reach_says_why() -> None:
     assert "gpu2: not reachable: no route to host" in text(UNREACHABLE)
     assert "Not reachable: no route to host" in doctor_markdown(UNREACHABLE)
@@ -126,8 +136,13 @@ def test_the_json_document_names_what_a_host_can_run() -> None:
     results = (Suitability("cpu", ("native",)), Suitability("h200", (), (FAIL,)))
     document = doctor_document(Report(None, (HostReport("local", True, 0.1, (), suitability=results),)))
     assert document["hosts"][0]["profiles"] == [
-        {"name": "cpu", "runtimes": ["native"], "missing": []},
-        {"name": "h200", "runtimes": [], "missing": [{"check": "gpu.count", "title": "1 GPU found, 2 needed"}]},
+        {"name": "cpu", "runtimes": ["native"], "missing": [], "unknown": []},
+        {
+            "name": "h200",
+            "runtimes": [],
+            "missing": [{"check": "gpu.count", "title": "1 GPU found, 2 needed"}],
+            "unknown": [],
+        },
     ]
 
 
