@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class EngineEnvironment:
     """One Python environment with PyTorch, as PyTorch itself describes it.
 
-    where: `host`, the image's name, or the capture's that tells it. cuda_architectures: torch.cuda.get_arch_list(), as ("sm_70", "compute_90").
-    compiler_version: of nvcc. error: why a GPU calculation in it failed; gpu_ok: whether one was right.
+    where: `host`, the image's name, or the capture's that tells it.
+    cuda_architectures: torch.cuda.get_arch_list(), as ("sm_70", "compute_90"). compiler_version: of nvcc.
+    error: why a GPU calculation in it failed; gpu_ok: whether one was right.
     """
 
     where: str
