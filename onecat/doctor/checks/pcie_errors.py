@@ -58,6 +58,12 @@ def pcie_replays(context: Context) -> Iterator[Verdict]:
             yield Verdict("pass", "No PCIe replays", subject(gpu), evidence)
 
 
+def _errors_or_hardware(context: Context) -> str | None:
+    """There is NVIDIA hardware, or all that is known of the host is a kernel log with errors of PCIe."""
+    alone = not context.driver_was_looked_for and bool(events(context, "pcie-error"))
+    return None if alone else requirements.nvidia_hardware(context)
+
+
 @check(
     "pcie.errors",
     title="PCIe reports no errors of the GPUs",
@@ -68,7 +74,7 @@ def pcie_replays(context: Context) -> Iterator[Verdict]:
         "sudo dmesg | grep -i -e aer -e 'pcie bus error'",
     ),
     source=(AER, CORRECTED),
-    requires=(requirements.nvidia_hardware,),
+    requires=(_errors_or_hardware,),
 )
 def pcie_errors(context: Context) -> Iterator[Verdict]:
     """The kernel's counters for each GPU, and lines "PCIe Bus Error" about a GPU or a port above one."""
@@ -113,6 +119,14 @@ def _judge(context: Context, event: KernelEvent) -> Verdict:
     corrected = "severity=corrected" in text or re.search(r"\b(corrected|correctable)\b", text) is not None
     kind = "Corrected PCIe errors" if corrected else "A fatal PCIe error" if fatal else "A PCIe error"
     aspm = ("to rule out power saving: boot once with pcie_aspm=off",) if corrected else ()
+    if not context.has_nvidia_hardware:
+        return Verdict(
+            "info",
+            f"{kind} in the kernel log; whether a GPU is behind that port is not known",
+            event_subject(context, event),
+            (quoted(event),),
+            fix=(f"lspci -tv, then look below {event.address or 'the port that the line names'}",),
+        )
     return Verdict(
         "fail" if fatal and not corrected else "warn",
         f"{kind} in the kernel log",

@@ -190,6 +190,14 @@ CASES: list[Case] = [
     # The network card's error is not the GPU's.
     both("pcie.errors", ("pass", ""), ("pass", ""), with_events(pcie_error("Corrected", "0000:18:00.0"))),
     case("pcie.errors", "skip", "the PCI bus was not looked at", with_gpus(v100(0))),
+    # Of a log alone nobody knows what is behind the port.
+    case(
+        "pcie.errors",
+        "info",
+        "whether a GPU is behind that port is not known",
+        Facts("gpu1", kernel_events=(pcie_error("Corrected", "0000:18:00.0"),)),
+        None,
+    ),
     case("pcie.bar-assignment", "pass", "No GPU lacks address space", COMPLETE),
     case("pcie.bar-assignment", "pass", "No GPU lacks address space", with_events(NO_SPACE)),
     case("pcie.bar-assignment", "fail", "A GPU got no address space", with_events(NO_SPACE, gpus=(v100(0),))),
