@@ -170,6 +170,8 @@ _EVIDENCE = (
     "trap invalid opcode",
     "PCIe Bus Error:",
     "blocked for more than",
+    "Key was rejected by service",
+    "unavailable key is rejected",
 )
 
 

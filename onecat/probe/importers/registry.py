@@ -149,6 +149,9 @@ def _takes(one: Importer, capture: Capture) -> bool:
 def nearest_forms(name: str, text: str) -> list[str]:
     """The names of the forms whose words a text or its file's name holds most, at most three; best first."""
     looked_at = f"{name}\n{text[:20000]}".lower()
-    scores = {one.name: sum(hint in looked_at for hint in one.hints) for one in all_importers()}
+    words = {
+        hint: re.search(rf"(?<!\w){re.escape(hint)}(?!\w)", looked_at) for one in all_importers() for hint in one.hints
+    }
+    scores = {one.name: sum(words[hint] is not None for hint in one.hints) for one in all_importers()}
     best = max(scores.values(), default=0)
     return [form for form, score in scores.items() if score == best][:3] if best else []
