@@ -25,7 +25,7 @@ from onecat.probe.merging import facts_from_document, facts_from_parts, merge_pa
 from onecat.probe.saved import read_hosts
 
 CAPTURES = Path(__file__).parents[3] / "fixtures" / "captures"
-SHARED = Path("/work/shared/fixtures")
+SHARED = Path(__file__).parents[5] / "shared" / "fixtures"
 LARGEST_SEED = 20_000
 SEEDS = [file.read_bytes()[:LARGEST_SEED] for file in sorted(CAPTURES.glob("*/*.txt"))]
 SEEDS += [

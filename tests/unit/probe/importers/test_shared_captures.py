@@ -10,7 +10,7 @@ from onecat.errors import ExitCode, OnecatError
 from onecat.facts import Facts
 from onecat.probe.saved import read_hosts
 
-SHARED = Path("/work/shared/fixtures")
+SHARED = Path(__file__).parents[5] / "shared" / "fixtures"
 GIB = 1024**3
 MIB = 1024**2
 
