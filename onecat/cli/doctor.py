@@ -22,13 +22,14 @@ from onecat.cli.hosts import (
     TimeoutOption,
     checked_root,
     targets_of,
-    wait_for,
+    teller,
 )
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
     from onecat.config import Deployment
-    from onecat.doctor import Report
+    from onecat.doctor import HostReport, Report
+    from onecat.probe import Observation
 
 
 class Format(str, Enum):
@@ -139,13 +140,19 @@ def doctor(
         options = replace(options, smoke_image=judging.smoke_image(image, rules.profile))
     form = Format.json if as_json else form
     if watching:
-        _watch(lambda: rules.report(start().observations()), form, fail_on, interval, can_watch=not (saved or script))
-    observations = judging.saved_hosts(saved or ())
+        _watch(
+            lambda: rules.report(start().results(rules.judge)), form, fail_on, interval, can_watch=not (saved or script)
+        )
+
+    def judged(observation: Observation) -> tuple[Observation, HostReport]:
+        return observation, rules.judge(observation)
+
+    known = [judged(observation) for observation in judging.saved_hosts(saved or ())]
     if targets:
-        observations = [*wait_for(started or start(), len(targets)), *observations]
-    report = rules.report(observations)
+        known = [*(started or start()).results(judged, teller(len(targets))), *known]
+    report = rules.report(host for _, host in known)
     if script is not None:
-        judging.write_fix_script(script, report, observations, rules)
+        judging.write_fix_script(script, known, rules)
     if script != "-":
         _print(report, form, verbose, fail_on)
     raise typer.Exit(_exit_code(report, fail_on))

@@ -68,10 +68,11 @@ def checked_root(root: str, targets: Sequence[Target]) -> str:
 
 def wait_for(observing: Observing, count: int) -> list[Observation]:
     """What came of the hosts; meanwhile a terminal shows how many have answered."""
-    return observing.observations(_teller(count))
+    return observing.observations(teller(count))
 
 
-def _teller(count: int) -> Callable[[int], None] | None:
+def teller(count: int) -> Callable[[int], None] | None:
+    """What shows on a terminal how many of some hosts have answered; None where that is not wanted."""
     if count < 2 or console.quiet() or not sys.stderr.isatty():
         return None
 

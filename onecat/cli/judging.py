@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,18 +30,18 @@ class Rules:
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
 
-    def report(self, observations: Sequence[Observation]) -> Report:
+    def report(self, hosts: Iterable[HostReport]) -> Report:
         """Doctor's report on some hosts."""
         from onecat.doctor import Report
 
-        name = self.profile.name if self.profile else None
-        return Report(name, tuple(self._host(each) for each in observations))
+        return Report(self.profile.name if self.profile else None, tuple(hosts))
 
-    def _host(self, observation: Observation) -> HostReport:
+    def judge(self, observation: Observation) -> HostReport:
+        """What doctor says of one host."""
         from onecat.doctor import HostReport
 
         if observation.facts is not None:
-            return self._judge(observation, observation.facts)
+            return self._judge_facts(observation, observation.facts)
         error = observation.error
         assert error is not None
         return HostReport(
@@ -53,7 +53,7 @@ class Rules:
             fix=error.next_steps,
         )
 
-    def _judge(self, observation: Observation, facts: Facts) -> HostReport:
+    def _judge_facts(self, observation: Observation, facts: Facts) -> HostReport:
         from onecat.doctor import HostReport, examine, suitability
 
         settings = replace(self.settings, own_ports=self.own_ports) if observation.name == "local" else self.settings
@@ -119,17 +119,17 @@ def smoke_image(image: str | None, profile: Profile | None) -> str:
     )
 
 
-def write_fix_script(file: str, report: Report, observations: Sequence[Observation], rules: Rules) -> None:
+def write_fix_script(file: str, hosts: Sequence[tuple[Observation, HostReport]], rules: Rules) -> None:
     """Write the script with the fixes for one host to a file, or to standard output for `-`."""
     from onecat.doctor.fix import fix_script
     from onecat.files import write_atomically
 
-    if len(report.hosts) != 1:
+    if len(hosts) != 1:
         raise OnecatError(
-            f"a fix script is for one host, and there are {len(report.hosts)}",
-            next_steps=[f"onecat doctor --host {report.hosts[0].name} --fix-script FILE"],
+            f"a fix script is for one host, and there are {len(hosts)}",
+            next_steps=[f"onecat doctor --host {hosts[0][0].name} --fix-script FILE"],
         )
-    (host,), (observation,) = report.hosts, observations
+    ((observation, host),) = hosts
     if observation.facts is None:
         return
     text = fix_script(host, observation.facts, rules.profile, rules.settings)

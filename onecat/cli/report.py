@@ -160,7 +160,7 @@ def _text(
     )
     shown = redact_facts(facts, redactor)
     rules = load_rules(deployment, profile, Settings(), own_ports=(), only=(), skip=())
-    (findings,) = rules.report([Observation(shown.host, observed.seconds, shown)]).hosts
+    findings = rules.judge(Observation(shown.host, observed.seconds, shown))
     return report_markdown(
         Observed(
             facts=shown,

@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -50,12 +50,12 @@ class Outcome(Generic[Result]):
 
 
 class FanOut(Generic[Result]):
-    """Runs tasks in threads from the moment it is made; `outcomes` waits for them.
+    """Runs tasks in threads from the moment it is made; `ended` and `outcomes` wait for them.
 
     Parameters:
         tasks: one for each host.
         parallel: how many may run at the same time.
-        desk: where they ask the person; `outcomes` answers in the main thread.
+        desk: where they ask the person; who waits for them answers, in the main thread.
 
     The threads do not keep the process alive: after Ctrl-C, or when a task was given up, nothing waits for them.
     """
@@ -65,25 +65,25 @@ class FanOut(Generic[Result]):
         self._desk = desk
         self._waiting = deque(range(len(tasks)))
         self._running: dict[int, _Run] = {}
-        self._outcomes: dict[int, Outcome[Result]] = {}
+        self._outcomes: deque[tuple[int, Outcome[Result]]] = deque()
         self._lock = threading.Lock()
         for _ in range(min(parallel, len(tasks))):
             self._start_thread()
 
-    def outcomes(self, tell: Callable[[int], None] | None = None) -> list[Outcome[Result]]:
-        """Wait for all tasks; their outcomes in the order of the tasks. tell: called with how many have ended."""
-        told = -1
-        while True:
-            self._give_up_late_ones()
-            with self._lock:
-                ended = len(self._outcomes)
-                next_end = min(map(self._end, self._running), default=math.inf)
-            if tell is not None and ended != told:
-                tell(ended)
-                told = ended
-            if ended == len(self._tasks):
-                return [self._outcomes[index] for index in range(ended)]
-            self._desk.serve(None if next_end == math.inf else max(0.0, next_end - time.monotonic()))
+    def outcomes(self) -> list[Outcome[Result]]:
+        """Wait for all tasks; their outcomes in the order of the tasks."""
+        return [outcome for _, outcome in sorted(self.ended(), key=lambda each: each[0])]
+
+    def ended(self) -> Iterator[tuple[int, Outcome[Result]]]:
+        """The tasks as they end: the number of each and its outcome."""
+        for _ in self._tasks:
+            while not self._outcomes:
+                self._give_up_late_ones()
+                with self._lock:
+                    next_end = min(map(self._end, self._running), default=math.inf)
+                if not self._outcomes:
+                    self._desk.serve(None if next_end == math.inf else max(0.0, next_end - time.monotonic()))
+            yield self._outcomes.popleft()
 
     def _start_thread(self) -> None:
         threading.Thread(target=self._run, daemon=True).start()
@@ -103,7 +103,7 @@ class FanOut(Generic[Result]):
             with self._lock:
                 if self._running.pop(index, None) is None:
                     return  # given up meanwhile, and another thread goes on
-                self._outcomes[index] = Outcome(task.name, time.monotonic() - run.started, result, error)
+                self._outcomes.append((index, Outcome(task.name, time.monotonic() - run.started, result, error)))
             self._desk.wake()
 
     def _set_limit(self, run: _Run, seconds: float) -> None:
@@ -123,6 +123,6 @@ class FanOut(Generic[Result]):
                 name = self._tasks[index].name
                 found = f"no answer within {run.limit:g} s"
                 error = OnecatError(found, where=name, code=ExitCode.UNREACHABLE)
-                self._outcomes[index] = Outcome(name, now - run.started, error=error)
+                self._outcomes.append((index, Outcome(name, now - run.started, error=error)))
         for _ in late:
             self._start_thread()

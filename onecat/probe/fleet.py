@@ -6,12 +6,15 @@ import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.facts import Facts
 from onecat.hosts import CONNECT_SECONDS, DEFAULT_PARALLEL, Desk, FanOut, Outcome, Reach, SudoPasswords, Target, Task
 from onecat.probe.collect import collect, for_this_machine, most_seconds_of
 from onecat.probe.options import ProbeOptions
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -52,19 +55,36 @@ class Observing:
         self._fan_out = FanOut(tasks, parallel=parallel, desk=desk)
 
     def observations(self, tell: Callable[[int], None] | None = None) -> list[Observation]:
-        """Wait for all hosts; what came of them in their order. To be called in the main thread, which may be asked.
+        """Wait for all hosts; what came of them in their order. See results."""
+        return self.results(lambda observation: observation, tell)
 
-        tell: called with how many hosts have answered. What is no host's fault (a mistake in the configuration of ssh,
-        a fault of onecat) is raised when it concerns all hosts; else it is what came of the hosts that it concerns.
+    def results(self, use: Callable[[Observation], Result], tell: Callable[[int], None] | None = None) -> list[Result]:
+        """Use what comes of each host as soon as it has answered; the results in the order of the hosts.
+
+        To be called in the main thread, where the person may be asked. What is no host's fault (a mistake in the
+        configuration of ssh, a fault of onecat) is raised when it concerns all hosts; else it is what came of the hosts
+        that it concerns.
+
+        Parameters:
+            use: called in the main thread while other hosts are still being observed.
+            tell: called with how many hosts have answered.
         """
+        results: dict[int, Result] = {}
+        faults: dict[int, Outcome[Facts]] = {}
         try:
-            outcomes = self._fan_out.outcomes(tell)
+            for index, outcome in self._fan_out.ended():
+                if outcome.error is None or _is_unreachable(outcome.error):
+                    results[index] = use(_observation(outcome))
+                else:
+                    faults[index] = outcome
+                if tell is not None:
+                    tell(len(results) + len(faults))
         finally:
             self._reach.close()
-        faults = [each.error for each in outcomes if each.error is not None and not _is_unreachable(each.error)]
-        if faults and len(faults) == len(outcomes):
-            raise faults[0]
-        return [_observation(outcome) for outcome in outcomes]
+        if faults and not results:
+            raise next(each.error for each in faults.values() if each.error is not None)
+        results |= {index: use(_observation(outcome)) for index, outcome in faults.items()}
+        return [results[index] for index in sorted(results)]
 
     def _observe(self, target: Target, set_limit: Callable[[float], None]) -> Facts:
         options = for_this_machine(self._options) if target.is_local else self._options

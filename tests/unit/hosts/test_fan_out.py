@@ -100,7 +100,12 @@ def test_questions_are_answered_one_after_another_in_the_main_thread(monkeypatch
     assert sorted(asked) == [(f"q{number}", True) for number in range(4)]
 
 
-def test_progress_is_told_as_hosts_answer() -> None:
-    told: list[int] = []
-    FanOut([Task("gpu1", lambda _: None)] * 3, parallel=1, desk=Desk()).outcomes(told.append)
-    assert told[-1] == 3 and told == sorted(set(told))
+def test_who_waits_sees_each_task_as_it_ends() -> None:
+    first_is_seen = threading.Event()
+    works: list[Callable[[SetLimit], object]] = [lambda _: first_is_seen.wait(10), lambda _: "first"]
+    seen = []
+    tasks = [Task(f"gpu{number}", work) for number, work in enumerate(works)]
+    for index, outcome in FanOut(tasks, parallel=2, desk=Desk()).ended():
+        seen.append((index, outcome.result))
+        first_is_seen.set()
+    assert seen == [(1, "first"), (0, True)]
