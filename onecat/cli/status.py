@@ -10,7 +10,7 @@ import typer
 from onecat.cli import console
 
 if TYPE_CHECKING:
-    from onecat.deploy.operations import DeploymentStatus
+    from onecat.deploy import DeploymentStatus
 
 NAME_HELP = "Deployment name; by default that of --config, of ./onecat.yaml, or all there are."
 
@@ -24,8 +24,7 @@ def status(
     config: Annotated[Path | None, typer.Option("--config", "-c", help="onecat.yaml that names it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.status/1).")] = False,
 ) -> None:
-    from onecat.deploy import find_deployment
-    from onecat.deploy.operations import deployments, status, status_document, unhealthy_exit
+    from onecat.deploy import deployments, find_deployment, status, status_document, unhealthy_exit
     from onecat.paths import home
 
     wanted = chosen_name(name, config)

@@ -35,7 +35,7 @@ def up(
 ) -> None:
     from onecat import deploy
     from onecat.cli.plan import flag_settings
-    from onecat.deploy.operations import up_document
+    from onecat.deploy import up_document
     from onecat.paths import home
 
     prepared = prepare(

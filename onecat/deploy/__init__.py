@@ -10,40 +10,49 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onecat.deploy.operations import (
-        current_release,
+        DeploymentStatus,
         down,
-        find_deployment,
         follow_log,
         last_lines,
-        own_ports,
         status,
+        status_document,
+        unhealthy_exit,
+        up_document,
     )
-    from onecat.deploy.releases import Release
+    from onecat.deploy.ports import own_ports
+    from onecat.deploy.releases import Release, current_release, deployments, find_deployment
     from onecat.deploy.rollout import Launcher, dry_run, up
     from onecat.deploy.smoke import SmokeFailure, ask
 
 # The supervisor runs from this package and must stay small, so what others may use is imported when it is used.
 _DOORWAY = {
+    "DeploymentStatus": "operations",
     "Launcher": "rollout",
     "Release": "releases",
     "SmokeFailure": "smoke",
     "ask": "smoke",
-    "current_release": "operations",
+    "current_release": "releases",
+    "deployments": "releases",
     "down": "operations",
     "dry_run": "rollout",
-    "find_deployment": "operations",
+    "find_deployment": "releases",
     "follow_log": "operations",
     "last_lines": "operations",
-    "own_ports": "operations",
+    "own_ports": "ports",
     "status": "operations",
+    "status_document": "operations",
+    "unhealthy_exit": "operations",
     "up": "rollout",
+    "up_document": "operations",
 }
 __all__ = [
+    "DeploymentStatus",
     "Launcher",
     "Release",
     "SmokeFailure",
     "ask",
     "current_release",
+    "deployments",
     "down",
     "dry_run",
     "find_deployment",
@@ -51,7 +60,10 @@ __all__ = [
     "last_lines",
     "own_ports",
     "status",
+    "status_document",
+    "unhealthy_exit",
     "up",
+    "up_document",
 ]
 
 

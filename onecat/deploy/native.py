@@ -11,13 +11,15 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from onecat.config.schema import Restart
 from onecat.deploy import processes, supervisor
 from onecat.deploy.server import Activity, Secret, ServerState
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import read_json, write_json
+
+if TYPE_CHECKING:
+    from onecat.config.schema import Restart
 
 # The log of one release takes at most LOG_BYTES * (LOG_PIECES + 1) of disk space.
 LOG_BYTES = 16 * 1024 * 1024

@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from onecat.deploy.ports import proxy_pid
 from onecat.deploy.proxy import OwnNginx, find_nginx
 from onecat.deploy.readiness import healthy
 from onecat.deploy.releases import DeploymentStore, Release
-from onecat.deploy.rollout import RUNNING, server_of, told_lines
+from onecat.deploy.rollout import told_lines
 from onecat.deploy.server import ServerState
+from onecat.deploy.servers import server_of
 from onecat.deploy.supervisor import timestamp
 from onecat.errors import ExitCode, OnecatError
 from onecat.observe import diagnose
-from onecat.paths import Home
 
 STATUS_SCHEMA = "onecat.status/1"
 UP_SCHEMA = "onecat.up/1"
@@ -54,53 +55,6 @@ class DeploymentStatus:
     next_steps: tuple[str, ...] = ()
 
 
-def deployments(home: Home) -> tuple[DeploymentStore, ...]:
-    """All deployments of this machine, by name."""
-    if not home.deployments.is_dir():
-        return ()
-    stores = (DeploymentStore(path) for path in sorted(home.deployments.iterdir()) if path.is_dir())
-    return tuple(store for store in stores if store.exists() or store.releases())
-
-
-def find_deployment(home: Home, name: str | None) -> DeploymentStore:
-    """The deployment called `name`, or the only one there is. Raises OnecatError."""
-    stores = deployments(home)
-    names = [store.name for store in stores]
-    if name is None and len(stores) == 1:
-        return stores[0]
-    if name is not None and name in names:
-        return stores[names.index(name)]
-    if not stores:
-        found = "nothing is deployed on this machine" if name is None else f"there is no deployment {name}"
-        raise OnecatError(found, where=str(home.deployments), next_steps=["onecat quickstart", "onecat init"])
-    if name is None:
-        raise OnecatError("there are several deployments", expected=f"one of: {', '.join(names)}")
-    raise OnecatError(f"there is no deployment {name}", expected=f"one of: {', '.join(names)}")
-
-
-def current_release(home: Home, name: str) -> Release | None:
-    """The release of deployment `name` that serves or should serve."""
-    return DeploymentStore(home.deployments / name).current()
-
-
-def own_ports(home: Home) -> tuple[int, ...]:
-    """The ports on which deployments of this machine listen now: servers and proxies."""
-    ports: list[int] = []
-    for store in deployments(home):
-        release = store.current()
-        if release is None:
-            continue
-        try:
-            running = server_of(release).state().condition in RUNNING
-        except OnecatError:  # its Docker daemon is away, and its container with it
-            running = False
-        if running:
-            ports.append(release.port)
-        if _proxy_pid(store) is not None:
-            ports.append(int(release.endpoint.rpartition(":")[2]))
-    return tuple(ports)
-
-
 def status(store: DeploymentStore) -> DeploymentStatus:
     """How the deployment is now. Raises OnecatError when its Docker daemon cannot be reached."""
     current = store.current()
@@ -110,8 +64,8 @@ def status(store: DeploymentStore) -> DeploymentStatus:
     server = server_of(current)
     seen = server.state()
     health = healthy(current.server_url) if seen.condition == "running" else False
-    proxy_pid = _proxy_pid(store) if current.proxied else None
-    proxy_works = not current.proxied or (proxy_pid is not None and (not health or healthy(current.endpoint)))
+    nginx_pid = proxy_pid(store) if current.proxied else None
+    proxy_works = not current.proxied or (nginx_pid is not None and (not health or healthy(current.endpoint)))
     state = _state(seen, health, proxy_works)
     return DeploymentStatus(
         name=store.name,
@@ -124,7 +78,7 @@ def status(store: DeploymentStore) -> DeploymentStatus:
         model=current.model,
         endpoint=current.endpoint,
         server=current.server_url,
-        proxy_pid=proxy_pid,
+        proxy_pid=nginx_pid,
         uptime_seconds=_uptime(seen),
         restarts=seen.restarts,
         crashes_in_a_row=seen.crashes_in_a_row,
@@ -208,10 +162,6 @@ def _uptime(seen: ServerState) -> float | None:
         tzinfo=datetime.timezone.utc
     )
     return round(max(0.0, time.time() - started.timestamp()), 1)
-
-
-def _proxy_pid(store: DeploymentStore) -> int | None:
-    return OwnNginx(store.proxy_directory, find_nginx() or "nginx").pid()
 
 
 def _shown(store: DeploymentStore, number: int | None) -> Release:

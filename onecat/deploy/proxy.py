@@ -11,13 +11,16 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from onecat.config.schema import Deployment
 from onecat.deploy import processes
 from onecat.deploy.releases import reachable
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import write_atomically
 from onecat.resources import render_template
+
+if TYPE_CHECKING:
+    from onecat.config import Deployment
 
 _MODULES_WITH_TEMPORARY_FILES = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 _QUIT_SECONDS = 10.0

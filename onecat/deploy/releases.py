@@ -23,6 +23,7 @@ from typing import Any, Literal, TextIO
 from onecat.deploy.supervisor import timestamp
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import read_json, write_json
+from onecat.paths import Home
 
 RELEASE_SCHEMA = "onecat.release/1"
 DEPLOYMENT_SCHEMA = "onecat.deployment/1"
@@ -199,6 +200,35 @@ class DeploymentStore:
             if not path.exists() or path.stat().st_ino != os.fstat(stream.fileno()).st_ino:
                 raise _held(path)
             yield stream
+
+
+def deployments(home: Home) -> tuple[DeploymentStore, ...]:
+    """All deployments of this machine, by name."""
+    if not home.deployments.is_dir():
+        return ()
+    stores = (DeploymentStore(path) for path in sorted(home.deployments.iterdir()) if path.is_dir())
+    return tuple(store for store in stores if store.exists() or store.releases())
+
+
+def find_deployment(home: Home, name: str | None) -> DeploymentStore:
+    """The deployment called `name`, or the only one there is. Raises OnecatError."""
+    stores = deployments(home)
+    names = [store.name for store in stores]
+    if name is None and len(stores) == 1:
+        return stores[0]
+    if name is not None and name in names:
+        return stores[names.index(name)]
+    if not stores:
+        found = "nothing is deployed on this machine" if name is None else f"there is no deployment {name}"
+        raise OnecatError(found, where=str(home.deployments), next_steps=["onecat quickstart", "onecat init"])
+    if name is None:
+        raise OnecatError("there are several deployments", expected=f"one of: {', '.join(names)}")
+    raise OnecatError(f"there is no deployment {name}", expected=f"one of: {', '.join(names)}")
+
+
+def current_release(home: Home, name: str) -> Release | None:
+    """The release of deployment `name` that serves or should serve."""
+    return DeploymentStore(home.deployments / name).current()
 
 
 def _user() -> str:

@@ -29,7 +29,8 @@ from onecat.deploy.native import STOP_SECONDS, NativeServer, launch_document
 from onecat.deploy.proxy import OwnNginx, Site, find_nginx, site_of, write_files
 from onecat.deploy.readiness import NotReady, healthy, wait_until_ready
 from onecat.deploy.releases import DeploymentStore, Release, reachable
-from onecat.deploy.server import Secret, Server
+from onecat.deploy.server import RUNNING, Secret, Server
+from onecat.deploy.servers import server_of
 from onecat.deploy.smoke import SmokeFailure, run_smoke_test
 from onecat.deploy.supervisor import timestamp
 from onecat.errors import ExitCode, OnecatError
@@ -41,8 +42,6 @@ from onecat.paths import Home
 from onecat.planner.records import Plan, to_json
 
 DIAGNOSED_LINES = 2000
-# Conditions of a server that runs, or would run again by itself.
-RUNNING = ("starting", "running", "backing-off", "lost")
 # Outcomes of a release that may still run.
 LIVE = ("starting", "serving")
 _PROXY_SECONDS = 10.0
@@ -80,13 +79,6 @@ class _Rollout:
         if self.proxied and self.site is not None:
             return self.site.endpoint
         return f"http://{reachable(self.plan.host)}:{self.plan.port}"
-
-
-def server_of(release: Release) -> Server:
-    """The server of a release, to watch or stop."""
-    if release.runtime == "container":
-        return ContainerServer(release.directory, release.docker_host)
-    return NativeServer(release.directory)
 
 
 def up(

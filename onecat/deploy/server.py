@@ -10,6 +10,9 @@ from typing import Literal, NamedTuple, Protocol
 # exited: ended before it was accepted. lost: the supervisor died and nothing looks after the server.
 Condition = Literal["starting", "running", "backing-off", "keeps-crashing", "exited", "stopped", "lost", "absent"]
 
+RUNNING = ("starting", "running", "backing-off", "lost")
+"""Conditions of a server that runs, or would run again by itself."""
+
 
 class ServerState(NamedTuple):
     """What is known about the server's process. started_at, next_start_at: UTC, RFC 3339."""
