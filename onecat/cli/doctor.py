@@ -92,7 +92,7 @@ def doctor(
         str | None, typer.Option("--smoke-image", metavar="IMAGE", help="The same in a container of this image.")
     ] = None,
     root: RootOption = "/",
-    parallel: ParallelOption = 32,
+    parallel: ParallelOption = 16,
     timeout: TimeoutOption = 10.0,
     connect_timeout: ConnectTimeoutOption = 10.0,
     only: Annotated[

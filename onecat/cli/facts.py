@@ -40,7 +40,7 @@ def facts(
     sudo: SudoOption = False,
     load: LoadOption = False,
     root: RootOption = "/",
-    parallel: ParallelOption = 32,
+    parallel: ParallelOption = 16,
     timeout: TimeoutOption = 10.0,
     connect_timeout: ConnectTimeoutOption = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (onecat.facts/1).")] = False,

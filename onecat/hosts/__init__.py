@@ -6,9 +6,9 @@ Standard library only: SSH is loaded when the first host needs it.
 """
 
 from onecat.hosts.asking import Desk
-from onecat.hosts.fan_out import DEFAULT_PARALLEL, FanOut, Outcome, Task
+from onecat.hosts.fan_out import FanOut, Outcome, Task
 from onecat.hosts.local import LocalTransport
-from onecat.hosts.reach import CONNECT_SECONDS, Reach
+from onecat.hosts.reach import CONNECT_SECONDS, DEFAULT_PARALLEL, Reach
 from onecat.hosts.sudo import SudoPasswords, SudoRefusedError, SudoTransport
 from onecat.hosts.target import LOCAL, Target, parse_target
 from onecat.hosts.transport import Completed, Transport

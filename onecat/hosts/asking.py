@@ -62,7 +62,7 @@ class Desk:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around what a thread does while the person may be asked, by itself or by another one that it waits for."""
+        """Around a wait that does not count: for the person, for another one who asks, or for a turn."""
         wait = self._waits.setdefault(threading.get_ident(), _Wait())
         outermost = wait.began is None
         if outermost:
@@ -74,7 +74,7 @@ class Desk:
                 wait.seconds, wait.began = wait.total, None
 
     def seconds_waited(self, thread: int) -> float:
-        """How long a thread has waited for the person so far."""
+        """How long a thread has waited so far without that it counts."""
         wait = self._waits.get(thread)
         return wait.total if wait else 0.0
 

@@ -15,7 +15,7 @@ from onecat.errors import ExitCode, OnecatError
 from onecat.hosts.asking import Desk
 
 Result = TypeVar("Result")
-DEFAULT_PARALLEL = 32
+MOST_THREADS = 256
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,17 @@ class Task(Generic[Result]):
 
 @dataclass
 class _Run:
-    """A task that runs. thread: its number. limit: seconds that it may take."""
+    """A task that runs. thread: its number. waited: seconds for which that had waited before. limit: it may take."""
 
     started: float
     thread: int
+    waited: float
     limit: float = math.inf
 
 
 @dataclass(frozen=True)
 class Outcome(Generic[Result]):
-    """How a task ended: with a result or with an error. seconds: wall time."""
+    """How a task ended: with a result or with an error. seconds: that it took, waits that do not count left out."""
 
     name: str
     seconds: float
@@ -54,20 +55,20 @@ class FanOut(Generic[Result]):
 
     Parameters:
         tasks: one for each host.
-        parallel: how many may run at the same time.
+        parallel: how many may run at the same time, None for as many as there can be threads.
         desk: where they ask the person; who waits for them answers, in the main thread.
 
     The threads do not keep the process alive: after Ctrl-C, or when a task was given up, nothing waits for them.
     """
 
-    def __init__(self, tasks: Sequence[Task[Result]], *, parallel: int, desk: Desk) -> None:
+    def __init__(self, tasks: Sequence[Task[Result]], *, desk: Desk, parallel: int | None = None) -> None:
         self._tasks = tasks
         self._desk = desk
         self._waiting = deque(range(len(tasks)))
         self._running: dict[int, _Run] = {}
         self._outcomes: deque[tuple[int, Outcome[Result]]] = deque()
         self._lock = threading.Lock()
-        for _ in range(min(parallel, len(tasks))):
+        for _ in range(min(parallel or MOST_THREADS, len(tasks))):
             self._start_thread()
 
     def outcomes(self) -> list[Outcome[Result]]:
@@ -89,12 +90,13 @@ class FanOut(Generic[Result]):
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
+        thread = threading.get_ident()
         while True:
             with self._lock:
                 if not self._waiting:
                     return
                 index = self._waiting.popleft()
-                run = self._running[index] = _Run(time.monotonic(), threading.get_ident())
+                run = self._running[index] = _Run(time.monotonic(), thread, self._desk.seconds_waited(thread))
             task, result, error = self._tasks[index], None, None
             try:
                 result = task.work(functools.partial(self._set_limit, run))
@@ -103,8 +105,11 @@ class FanOut(Generic[Result]):
             with self._lock:
                 if self._running.pop(index, None) is None:
                     return  # given up meanwhile, and another thread goes on
-                self._outcomes.append((index, Outcome(task.name, time.monotonic() - run.started, result, error)))
+                self._outcomes.append((index, Outcome(task.name, self._seconds(run), result, error)))
             self._desk.wake()
+
+    def _seconds(self, run: _Run) -> float:
+        return time.monotonic() - run.started - (self._desk.seconds_waited(run.thread) - run.waited)
 
     def _set_limit(self, run: _Run, seconds: float) -> None:
         run.limit = seconds
@@ -112,7 +117,7 @@ class FanOut(Generic[Result]):
 
     def _end(self, index: int) -> float:
         run = self._running[index]
-        return run.started + run.limit + self._desk.seconds_waited(run.thread)
+        return run.started + run.limit + self._desk.seconds_waited(run.thread) - run.waited
 
     def _give_up_late_ones(self) -> None:
         now = time.monotonic()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from onecat.hosts.ssh import SshAccess
 
 CONNECT_SECONDS = 10.0
+DEFAULT_PARALLEL = 16
 
 
 class Reach:
@@ -25,11 +26,14 @@ class Reach:
         desk: where to ask for passwords and passphrases.
         connect_timeout: seconds for reaching a host and for logging in, each; ConnectTimeout of the configuration of
             ssh stands before it.
+        parallel: on how many hosts over SSH programs run, or logins are made, at the same time. Hosts that do not
+            answer do not count: they delay no other one.
     """
 
-    def __init__(self, desk: Desk, connect_timeout: float = CONNECT_SECONDS) -> None:
+    def __init__(self, desk: Desk, connect_timeout: float = CONNECT_SECONDS, parallel: int = DEFAULT_PARALLEL) -> None:
         self._desk = desk
         self._connect_timeout = connect_timeout
+        self._parallel = parallel
         self._lock = threading.Lock()
         self._ssh: SshAccess | None = None
 
@@ -42,7 +46,7 @@ class Reach:
                 _import_paramiko()
                 from onecat.hosts.ssh import SshAccess
 
-                self._ssh = SshAccess(self._desk, self._connect_timeout)
+                self._ssh = SshAccess(self._desk, self._connect_timeout, self._parallel)
         return self._ssh.transport(target)
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from onecat.hosts.asking import Desk
 from onecat.hosts.host_keys import check_host_key
 from onecat.hosts.identities import Identities
 from onecat.hosts.known_hosts import KnownHosts, KnownKey, read_known_hosts
-from onecat.hosts.reach import CONNECT_SECONDS
+from onecat.hosts.reach import CONNECT_SECONDS, DEFAULT_PARALLEL
 from onecat.hosts.ssh_config import SshConfiguration, SshSettings
 from onecat.hosts.target import Target
 from onecat.hosts.transport import Completed, EndOfInput, Preface
@@ -43,17 +43,23 @@ class SshAccess:
         desk: where to ask for passwords and passphrases.
         connect_timeout: seconds for reaching a host and for logging in, each; ConnectTimeout of the configuration
             stands before it.
+        parallel: how many hosts may be logged in on at the same time.
         configuration: of ssh; None reads that of this machine's user.
     """
 
     def __init__(
-        self, desk: Desk, connect_timeout: float = CONNECT_SECONDS, configuration: SshConfiguration | None = None
+        self,
+        desk: Desk,
+        connect_timeout: float = CONNECT_SECONDS,
+        parallel: int = DEFAULT_PARALLEL,
+        configuration: SshConfiguration | None = None,
     ) -> None:
         # Without a handler Python would write paramiko's warnings, with tracebacks, on standard error.
         logging.getLogger("paramiko").addHandler(logging.NullHandler())
         logging.getLogger("paramiko").propagate = False
         self.desk = desk
         self.identities = Identities(desk)
+        self._turns = threading.Semaphore(parallel)
         self._connect_timeout = connect_timeout
         self._configuration = configuration or SshConfiguration.of_this_user()
         self._known_hosts: dict[tuple[Path, ...], KnownHosts] = {}
@@ -78,15 +84,37 @@ class SshAccess:
         jumps = [self.settings(jump) for jump in settings.jumps] if depth < MOST_JUMPS else []
         return 3 * self.timeout(settings) + sum(self.seconds_to_reach(jump, depth + 1) for jump in jumps)
 
+    def take_turn(self, target: Target, settings: SshSettings) -> Connection:
+        """A connection as connect makes it, when it is this host's turn; to be given up by end_turn."""
+        opened = self._open(target, settings, 0)
+        with self.desk.waiting():
+            self._turns.acquire()
+        try:
+            return self._log_in(opened, target, settings)
+        except BaseException:
+            self._turns.release()
+            raise
+
+    def end_turn(self, connection: Connection) -> None:
+        """Close a connection that take_turn made."""
+        connection.close()
+        self._turns.release()
+
     def connect(self, target: Target, settings: SshSettings, depth: int = 0) -> Connection:
         """A connection on which one is logged in. Raises OnecatError (exit code 3) that says why there is none."""
-        import paramiko
+        return self._log_in(self._open(target, settings, depth), target, settings)
 
+    def _open(self, target: Target, settings: SshSettings, depth: int) -> socket.socket | Channel:
         if depth > MOST_JUMPS:
             raise _unreachable(target, f"more than {MOST_JUMPS} jump hosts, perhaps in a circle")
+        return self._socket(target, settings, self.timeout(settings), depth)
+
+    def _log_in(self, opened: socket.socket | Channel, target: Target, settings: SshSettings) -> Connection:
+        import paramiko
+
         timeout = self.timeout(settings)
         known_hosts = self._known_hosts_of(settings)
-        connection = paramiko.Transport(self._socket(target, settings, timeout, depth))
+        connection = paramiko.Transport(opened)
         connection.daemon = True
         try:
             _choose_algorithms(connection, known_hosts, settings)
@@ -191,33 +219,35 @@ class SshTransport:
         import paramiko
 
         if self._connection is None:
-            self._connection = self._access.connect(self._target, self._settings)
+            self._connection = self._access.take_turn(self._target, self._settings)
+        connection = self._connection
         started = time.monotonic()
         try:
-            channel = self._connection.open_session(timeout=timeout)
+            channel = connection.open_session(timeout=timeout)
             channel.settimeout(timeout)
             channel.exec_command(shlex.join(argv))
             output, errors, is_whole = _Exchange(channel, stdin, preface, started + timeout).hold()
             exit_code = channel.recv_exit_status() if is_whole and channel.exit_status_ready() else -1
+            if connection.is_active():
+                channel.close()
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise self._lost(error) from error
-        finally:
-            if self._connection.is_active():
-                with suppress(UnboundLocalError, EOFError, OSError):
-                    channel.close()
+        except BaseException:
+            self.close()  # what runs there ends with its connection
+            raise
         if not is_whole:
             self.close()
             found = f"{argv[0]} did not end within {timeout:g} s"
             raise _unreachable(self._target, found, details=_last_lines(errors))
-        if exit_code == -1 and not self._connection.is_active():
-            raise self._lost(self._connection.get_exception() or EOFError(), errors)
+        if exit_code == -1 and not connection.is_active():
+            raise self._lost(connection.get_exception() or EOFError(), errors)
         return Completed(tuple(argv), exit_code, output, errors, time.monotonic() - started)
 
     def close(self) -> None:
         """See Transport.close."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._access.end_turn(connection)
 
     def _lost(self, error: BaseException, errors: bytes = b"") -> OnecatError:
         self.close()

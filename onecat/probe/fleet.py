@@ -33,7 +33,7 @@ class Observing:
     Parameters:
         targets: the hosts.
         options: what to observe on each.
-        parallel: on how many at the same time.
+        parallel: on how many of those that answer at the same time.
         connect_timeout: seconds for reaching a host over SSH, and for logging in.
 
     It must be made in the main thread.
@@ -48,11 +48,11 @@ class Observing:
         connect_timeout: float = CONNECT_SECONDS,
     ) -> None:
         desk = Desk()
-        self._reach = Reach(desk, connect_timeout)
+        self._reach = Reach(desk, connect_timeout, parallel)
         self._sudo_passwords = SudoPasswords(desk)
         self._options = options
         tasks = [Task(target.text, functools.partial(self._observe, target)) for target in targets]
-        self._fan_out = FanOut(tasks, parallel=parallel, desk=desk)
+        self._fan_out = FanOut(tasks, desk=desk)
 
     def observations(self, tell: Callable[[int], None] | None = None) -> list[Observation]:
         """Wait for all hosts; what came of them in their order. See results."""

@@ -109,3 +109,15 @@ def test_who_waits_sees_each_task_as_it_ends() -> None:
         seen.append((index, outcome.result))
         first_is_seen.set()
     assert seen == [(1, "first"), (0, True)]
+
+
+def test_a_wait_for_its_turn_is_not_part_of_the_time_that_a_task_took() -> None:
+    desk = Desk()
+
+    def work(set_limit: SetLimit) -> None:
+        set_limit(5)
+        with desk.waiting():
+            time.sleep(0.2)
+
+    first, second = outcomes(work, work, parallel=1, desk=desk)
+    assert first.seconds < 0.1 and second.seconds < 0.1
