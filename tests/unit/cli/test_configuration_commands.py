@@ -54,17 +54,20 @@ def test_init_with_an_unknown_profile_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(max_examples=200, deadline=None)
+CPU = load_profile("cpu")
+
+
+@settings(max_examples=100, deadline=None)
 @given(model=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30))
 def test_any_path_stands_in_the_written_file_as_it_is(tmp_path_factory: pytest.TempPathFactory, model: str) -> None:
     path = tmp_path_factory.mktemp("init") / "onecat.yaml"
-    path.write_text(starter_text(deployment_name(model), load_profile("cpu"), f"/srv/{model}"), encoding="utf-8")
+    path.write_text(starter_text(deployment_name(model), CPU, f"/srv/{model}"), encoding="utf-8")
     assert load_deployment(path).model.path == str(Path(f"/srv/{model}"))
 
 
 def test_every_commented_example_of_the_written_file_is_valid(tmp_path: Path) -> None:
     """Taking away `# ` in front of keys gives a file that loads, with all sections in it."""
-    lines = starter_text("chat", load_profile("cpu"), "models/chat").splitlines()
+    lines = starter_text("chat", CPU, "models/chat").splitlines()
     prose = [line for line in lines if line.startswith("# ") and (line[2].isupper() or line.endswith("."))]
     told = [
         line.replace("# ", "", 1) if line.lstrip().startswith("# ") and line not in prose else line

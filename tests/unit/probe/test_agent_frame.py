@@ -29,6 +29,7 @@ from onecat.probe.program import (
     remote_argv,
     source_index,
 )
+from tests.processes import runs, within
 
 MACHINE = core.Machine("/", 0.4, [])
 
@@ -111,23 +112,22 @@ def test_large_parts_arrive_whole() -> None:
 
 
 def test_what_a_hung_source_started_is_ended_with_it(tmp_path: Path) -> None:
-    marker = tmp_path / "alive"
+    started = tmp_path / "pid"
 
     def starts(machine: core.Machine, emit: Any) -> None:
-        machine.run(["sh", "-c", f"sleep 1; touch {marker}"], 60)
+        machine.run(["sh", "-c", f"echo $$ > {started}; exec sleep 60"], 60)
 
     observe(starts=starts)
-    time.sleep(1.0)
-    assert not marker.exists()
+    assert within(5, lambda: not runs(int(started.read_text())))
 
 
 SLEEPING = """
-import sys, time
+import sys
 sys.path.insert(0, {folder!r})
 from onecat.probe.agent import core
 
 def starts(machine, emit):
-    machine.run(["sh", "-c", "sleep 1.5; touch {marker}"], 60)
+    machine.run(["sh", "-c", "echo $$ > {started}; exec sleep 60"], 60)
 
 core.observe(core.Machine("/", 60, []), {{"starts": starts}})
 """
@@ -135,18 +135,18 @@ core.observe(core.Machine("/", 60, []), {{"starts": starts}})
 
 @pytest.mark.parametrize("how", ["closes the stream", "kills the agent"])
 def test_when_the_operator_goes_nothing_goes_on(how: str, tmp_path: Path) -> None:
-    marker = tmp_path / "alive"
+    started = tmp_path / "pid"
     root = Path(core.__file__).parents[3]
-    script = SLEEPING.format(folder=str(root), marker=marker)
+    script = SLEEPING.format(folder=str(root), started=started)
     agent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
-    time.sleep(0.3)
+    assert within(10, lambda: started.exists() and started.read_text().endswith("\n"))
+    assert runs(int(started.read_text()))
     assert agent.stdout is not None
     if how == "kills the agent":
         agent.kill()
     agent.stdout.close()
     assert agent.wait(5) != 0
-    time.sleep(1.5)
-    assert not marker.exists()
+    assert within(5, lambda: not runs(int(started.read_text())))
 
 
 def test_a_program_gives_its_status_output_and_messages() -> None:

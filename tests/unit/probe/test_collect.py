@@ -14,6 +14,7 @@ from onecat.facts import Facts, to_json
 from onecat.hosts import LocalTransport, parse_target
 from onecat.probe import Observing, ProbeOptions, collect, collect_local, read_facts
 from onecat.probe.collect import clock_offset
+from tests.processes import runs, within
 
 
 def test_this_machine_is_observed_in_half_a_second() -> None:
@@ -66,13 +67,12 @@ def test_a_program_that_is_no_python_gives_no_facts() -> None:
 
 
 def test_a_local_program_that_runs_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
-    marker = tmp_path / "alive"
-    script = f"sleep 1.5 && touch {marker} & wait"
-    with pytest.raises(OnecatError, match="did not end within 0.3 s") as caught:
-        LocalTransport().run(["sh", "-c", script], timeout=0.3)
+    started = tmp_path / "pid"
+    script = f"sleep 60 & echo $! > {started}; wait"
+    with pytest.raises(OnecatError, match="did not end within 0.5 s") as caught:
+        LocalTransport().run(["sh", "-c", script], timeout=0.5)
     assert caught.value.code is ExitCode.UNREACHABLE
-    time.sleep(1.7)
-    assert not marker.exists()
+    assert within(5, lambda: not runs(int(started.read_text())))
 
 
 @pytest.mark.parametrize(
