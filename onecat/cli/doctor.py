@@ -24,6 +24,7 @@ from onecat.cli.hosts import (
     targets_of,
     teller,
 )
+from onecat.cli.outputs import ForceOption, Output
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def doctor(
         str | None,
         typer.Option("--fix-script", metavar="FILE", help="Write the fixes as a shell script to review; - prints it."),
     ] = None,
+    force: ForceOption = False,
     watching: Annotated[
         bool, typer.Option("--watch", help="Look again and again, and show what has changed, until Ctrl-C.")
     ] = False,
@@ -119,6 +121,9 @@ def doctor(
     deployment = _deployment(config) if config is not None else None
     words = hosts or ([] if hosts_file or saved else list(deployment.hosts) if deployment else ["local"])
     targets = targets_of(words, hosts_file)
+    fixes = Output(script, "onecat doctor --fix-script", force) if script is not None else None
+    if fixes is not None:
+        fixes.check()
 
     from onecat.probe import Observing, ProbeOptions
 
@@ -151,9 +156,9 @@ def doctor(
     if targets:
         known = [*(started or start()).results(judged, teller(len(targets))), *known]
     report = rules.report(host for _, host in known)
-    if script is not None:
-        judging.write_fix_script(script, known, rules)
-    if script != "-":
+    if fixes is not None:
+        judging.write_fix_script(fixes, known, rules)
+    if fixes is None or not fixes.is_printed:
         _print(report, form, verbose, fail_on)
     raise typer.Exit(_exit_code(report, fail_on))
 

@@ -54,11 +54,21 @@ def targets_of(words: Iterable[str], hosts_file: Path | None) -> list[Target]:
 
     listed = [part.strip() for word in words for part in word.split(",")]
     if hosts_file is not None:
-        lines = hosts_file.read_text(encoding="utf-8").splitlines()
-        listed += [name for line in lines if (name := line.partition("#")[0].strip())]
+        listed += [name for line in _lines_of(hosts_file) if (name := line.partition("#")[0].strip())]
         if not listed:
             raise OnecatError("the file names no host", where=str(hosts_file), expected="one host a line")
     return [parse_target(name) for name in dict.fromkeys(listed)]
+
+
+def _lines_of(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise OnecatError("the file is no text", where=str(file), expected="one host a line, in UTF-8") from error
+    except OSError as error:
+        raise OnecatError(
+            f"the file of hosts cannot be read: {error.strerror}", where=str(file), expected="one host a line"
+        ) from error
 
 
 def checked_root(root: str, targets: Sequence[Target]) -> str:

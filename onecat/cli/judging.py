@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onecat.cli import console
 from onecat.errors import OnecatError
 
 if TYPE_CHECKING:
+    from onecat.cli.outputs import Output
     from onecat.config import Deployment, Profile
     from onecat.doctor import HostReport, Report, Settings
     from onecat.facts import Facts
@@ -119,10 +120,13 @@ def smoke_image(image: str | None, profile: Profile | None) -> str:
     )
 
 
-def write_fix_script(file: str, hosts: Sequence[tuple[Observation, HostReport]], rules: Rules) -> None:
-    """Write the script with the fixes for one host to a file, or to standard output for `-`."""
+def write_fix_script(output: Output, hosts: Sequence[tuple[Observation, HostReport]], rules: Rules) -> None:
+    """Write or print the script with the fixes for one host; there is none for a host that could not be reached.
+
+    Raises OnecatError when there are several hosts, and why the host was not reached where its script was to be printed
+    in place of the report that tells it.
+    """
     from onecat.doctor.fix import fix_script
-    from onecat.files import write_atomically
 
     if len(hosts) != 1:
         raise OnecatError(
@@ -131,12 +135,16 @@ def write_fix_script(file: str, hosts: Sequence[tuple[Observation, HostReport]],
         )
     ((observation, host),) = hosts
     if observation.facts is None:
+        assert observation.error is not None
+        if output.is_printed:
+            raise observation.error
+        console.progress(f"{output.file} was not written: {observation.name} could not be reached")
         return
-    text = fix_script(host, observation.facts, rules.profile, rules.settings)
-    if file == "-":
-        print(text, end="")
-    else:
-        write_atomically(Path(file), text, 0o700)
+    kept = output.write(fix_script(host, observation.facts, rules.profile, rules.settings), 0o700)
+    if not output.is_printed:
+        console.progress(f"{output.file}: read it, then run it as root on {observation.name}: onecat never runs it")
+    if kept is not None:
+        console.progress(f"  the old one is kept as {kept}")
 
 
 def _refuse_missing_runtime(profile: Profile | None, settings: Settings) -> None:

@@ -20,6 +20,7 @@ from onecat.cli.hosts import (
     targets_of,
     wait_for,
 )
+from onecat.cli.outputs import ForceOption, Output
 from onecat.errors import OnecatError
 
 if TYPE_CHECKING:
@@ -54,22 +55,15 @@ def report(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; - prints it.")
     ] = DEFAULT_FILE,
+    force: ForceOption = False,
     sudo: SudoOption = False,
     load: LoadOption = False,
     root: RootOption = "/",
     timeout: TimeoutOption = 10.0,
     connect_timeout: ConnectTimeoutOption = 10.0,
 ) -> None:
-    from onecat.files import write_atomically
-    from onecat.render.report import TITLE
-
-    target = Path(output)
-    if output != "-" and target.exists() and not _begins_with(target, TITLE):
-        raise OnecatError(
-            "this file is no report of onecat and was left as it is",
-            where=str(target),
-            next_steps=["name another one: onecat report --output FILE"],
-        )
+    target = Output(output, "onecat report --output", force)
+    target.check()
     deployment = _deployment(config)
     if saved:
         observed = _the_only_one(saved)
@@ -84,16 +78,12 @@ def report(
         raise observed.error
     log = None if saved or host != "local" else _log(deployment)
     text = _text(observed, observed.facts, deployment, profile, log)
-    if output == "-":
-        print(text, end="")
+    kept = target.write(text, 0o600)
+    if target.is_printed:
         return
-    write_atomically(target, text, 0o600)
-    print(f"{target}: read it, then post it")
-
-
-def _begins_with(file: Path, title: str) -> bool:
-    with file.open(encoding="utf-8", errors="replace") as stream:
-        return stream.readline().rstrip() == title
+    print(f"{output}: read it, then post it")
+    if kept is not None:
+        print(f"  the old one is kept as {kept}")
 
 
 def _deployment(config: Path | None) -> Deployment | None:

@@ -33,3 +33,17 @@ def test_the_script_is_written_beside_the_report_and_not_run(tmp_path: Path) -> 
 def test_the_script_can_be_printed_alone(tmp_path: Path) -> None:
     done = run(tmp_path, "--fix-script", "-")
     assert done.stdout.startswith("#!/bin/sh\n") and done.stdout.endswith("onecat doctor --profile v100x2-pcie\n")
+
+
+def test_the_script_is_named_with_what_to_do_with_it(tmp_path: Path) -> None:
+    assert "fix.sh: read it, then run it as root on" in run(tmp_path, "--fix-script", "fix.sh").stderr
+
+
+def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "fix.sh").write_text("mine")
+    done = run(tmp_path, "--fix-script", "fix.sh")
+    assert (done.returncode, (tmp_path / "fix.sh").read_text()) == (2, "mine")
+    assert "onecat doctor --fix-script fix.sh --force, to replace it" in done.stderr
+    assert run(tmp_path, "--fix-script", "fix.sh", "--force").returncode == 1
+    assert (tmp_path / "fix.sh.old").read_text() == "mine"
+    assert (tmp_path / "fix.sh").read_text().startswith("#!/bin/sh\n")

@@ -110,6 +110,28 @@ def test_options_that_do_not_go_together_are_refused(arguments: tuple[str, ...],
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [(None, "the file of hosts cannot be read: No such file or directory"), (b"\xfd\x00gpu1", "the file is no text")],
+)
+def test_a_file_of_hosts_that_cannot_be_read_is_named(content: bytes | None, found: str, tmp_path: Path) -> None:
+    file = tmp_path / "hosts.txt"
+    if content is not None:
+        file.write_bytes(content)
+    done = run("doctor", "--hosts-file", str(file), "--json", home=tmp_path)
+    assert (done.returncode, document(done)["found"], document(done)["where"]) == (2, found, str(file))
+
+
+def test_a_script_that_was_to_be_printed_for_a_host_out_of_reach_tells_why_there_is_none(tmp_path: Path) -> None:
+    printed = run("doctor", "--host", NOBODY_LISTENS, "--fix-script", "-", home=tmp_path)
+    assert (printed.returncode, printed.stdout) == (3, "")
+    assert "Connection refused" in printed.stderr
+    written = run("doctor", "--host", NOBODY_LISTENS, "--fix-script", str(tmp_path / "fix.sh"), home=tmp_path)
+    assert (written.returncode, (tmp_path / "fix.sh").exists()) == (3, False)
+    assert "Connection refused" in written.stdout
+    assert "was not written" in written.stderr
+
+
 def test_the_hosts_of_a_configuration_are_examined_unless_others_are_named(tmp_path: Path) -> None:
     model = tmp_path / "model"
     model.mkdir()

@@ -68,16 +68,20 @@ def test_the_plan_is_in_it_where_there_is_an_onecat_yaml(directory: Path) -> Non
     assert f"{directory}/moonshot" not in done.stdout
 
 
-def test_a_file_that_is_no_report_is_left_alone(directory: Path) -> None:
+def test_a_file_that_is_there_is_left_alone(directory: Path) -> None:
     (directory / "notes.md").write_text("mine")
     done = run(directory, "report", "--from", "facts.json", "--output", "notes.md")
     assert (done.returncode, (directory / "notes.md").read_text()) == (2, "mine")
-    assert "was left as it is" in done.stderr
+    assert "notes.md exists and was left as it is" in done.stderr
+    assert "onecat report --output notes.md --force" in done.stderr
 
 
-def test_an_older_report_is_replaced(directory: Path) -> None:
-    for _ in range(2):
-        assert run(directory, "report", "--from", "facts.json").returncode == 0
+def test_an_older_report_is_kept_when_it_is_replaced(directory: Path) -> None:
+    (directory / "onecat-report.md").write_text("older")
+    done = run(directory, "report", "--from", "facts.json", "--force")
+    assert done.stdout == "onecat-report.md: read it, then post it\n  the old one is kept as onecat-report.md.old\n"
+    assert (directory / "onecat-report.md.old").read_text() == "older"
+    assert (directory / "onecat-report.md").read_text().startswith("# onecat report\n")
 
 
 def test_a_report_is_about_one_host(directory: Path) -> None:
