@@ -56,6 +56,12 @@ class Context:
         return self.profile is None or self.wants_gpus
 
     @property
+    def is_container(self) -> bool:
+        """Whether the facts are those that a container sees, whose host is another matter."""
+        system = self.facts.operating_system
+        return system is not None and system.container is True
+
+    @property
     def nvidia(self) -> Nvidia:
         """The NVIDIA facts, empty when there are none."""
         return self.facts.nvidia or Nvidia()

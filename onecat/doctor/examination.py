@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from onecat.doctor.consequences import told_once
 from onecat.doctor.context import Context, Settings
 from onecat.doctor.findings import Finding, Suitability
 from onecat.doctor.registry import Check, Verdict, all_checks
@@ -39,11 +40,13 @@ def examine(
         only, skip: ids or shell patterns of ids (`gpu.*`) to make or to leave out.
         checks: the checks to choose from, all by default.
 
+    What follows from another finding is told as information that points to it; see consequences.py.
+
     Raises OnecatError (exit code 2) when a word of `only` or `skip` fits no check.
     """
     context = Context(facts, profile, settings or Settings())
     chosen = select(all_checks() if checks is None else checks, only, skip)
-    return tuple(finding for check in chosen for finding in _make(check, context))
+    return told_once(finding for check in chosen for finding in _make(check, context))
 
 
 def select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) -> tuple[Check, ...]:
@@ -96,19 +99,32 @@ def _make(check: Check, context: Context) -> Iterator[Finding]:
     for requirement in check.requires:
         reason = requirement(context)
         if reason is not None:
-            yield _finding(check, Verdict("skip", f"Not checked: {reason}"))
+            yield _finding(check, Verdict("skip", f"Not checked: {reason}"), context)
             return
     try:
         verdicts = list(check.body(context))
     except Exception as error:  # noqa: BLE001 - a broken check says nothing about the host and must not hide the others
-        fault = f"{type(error).__name__}: {error}"
-        yield _finding(check, Verdict("skip", "Not checked: onecat has a fault in this check", evidence=(fault,)))
+        evidence = (f"{type(error).__name__}: {error}",)
+        fault = Verdict("skip", "Not checked: onecat has a fault in this check", evidence=evidence)
+        yield _finding(check, fault, context)
         return
     for verdict in verdicts:
-        yield _finding(check, verdict)
+        yield _finding(check, verdict, context)
 
 
-def _finding(check: Check, verdict: Verdict) -> Finding:
+_OF_THE_HOST = ("clock.", "driver.", "gpu.", "nvlink.", "pcie.")
+"""Areas whose faults are put right on the machine, never in a container on it."""
+_ON_THE_HOST = "on the host of this container:"
+
+
+def _fix(check: Check, verdict: Verdict, context: Context) -> tuple[str, ...]:
+    is_elsewhere = context.is_container and check.id.startswith(_OF_THE_HOST) and verdict.fix
+    if not is_elsewhere or any("container" in line or "onecat" in line for line in verdict.fix):
+        return verdict.fix
+    return (_ON_THE_HOST, *verdict.fix)
+
+
+def _finding(check: Check, verdict: Verdict, context: Context) -> Finding:
     return Finding(
         check=check.id,
         status=verdict.status,
@@ -116,6 +132,6 @@ def _finding(check: Check, verdict: Verdict) -> Finding:
         subject=verdict.subject,
         evidence=verdict.evidence,
         why=verdict.why or check.why,
-        fix=verdict.fix,
+        fix=_fix(check, verdict, context),
         source=verdict.source or check.source,
     )

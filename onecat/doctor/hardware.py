@@ -63,9 +63,20 @@ def function(address: str | None) -> str | None:
 
 
 def gpu_at(context: Context, address: str | None) -> Gpu | None:
-    """The GPU at a PCI address, with or without function."""
+    """The GPU at a PCI address, with or without function.
+
+    A lost GPU has no address any more: it is the one at the only address on the bus where no other GPU is.
+    """
     wanted = function(address)
-    return next((gpu for gpu in context.nvidia.gpus if wanted and function(gpu.pci_address) == wanted), None)
+    if wanted is None:
+        return None
+    found = next((gpu for gpu in context.nvidia.gpus if function(gpu.pci_address) == wanted), None)
+    if found is not None:
+        return found
+    lost = [gpu for gpu in context.nvidia.gpus if gpu.pci_address is None]
+    shown = {function(gpu.pci_address) for gpu in context.nvidia.gpus}
+    others = {function(device.address) for device in context.nvidia.pci_devices} - shown - {wanted}
+    return lost[0] if len(lost) == 1 and lost[0].error is not None and not others else None
 
 
 def device_at(context: Context, address: str | None) -> PciDevice | None:

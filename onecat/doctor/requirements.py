@@ -12,13 +12,24 @@ def profile(context: Context) -> str | None:
 
 def gpu_profile(context: Context) -> str | None:
     """The chosen profile is for NVIDIA GPUs."""
-    if context.profile is None:
-        return "no profile was chosen"
-    return None if context.wants_gpus else f"the profile {context.profile.name} uses no NVIDIA GPU"
+    return "no profile was chosen" if context.profile is None else gpus_matter(context)
+
+
+def gpus_matter(context: Context) -> str | None:
+    """NVIDIA's GPUs matter: to the chosen profile, or because none was chosen.
+
+    Every check of GPUs, their driver and their CUDA asks this, so that no fault of a GPU keeps a profile that uses none
+    from running.
+    """
+    if context.profile is None or context.concerns_gpus:
+        return None
+    return f"the profile {context.profile.name} uses no NVIDIA GPU"
 
 
 def nvidia_hardware(context: Context) -> str | None:
-    """There is NVIDIA hardware, or the bus could not be looked at and the profile needs some."""
+    """NVIDIA's GPUs matter and there are some, or the bus could not be looked at and the profile needs some."""
+    if (reason := gpus_matter(context)) is not None:
+        return reason
     if context.has_nvidia_hardware or context.nvidia.kernel_module_version:
         return None
     if context.facts.nvidia is None:
@@ -29,11 +40,11 @@ def nvidia_hardware(context: Context) -> str | None:
 
 
 def gpus(context: Context) -> str | None:
-    """NVML shows at least one GPU."""
-    if context.gpus:
-        return None
+    """NVIDIA's GPUs matter and NVML shows at least one."""
     if (missing := nvidia_hardware(context)) is not None:
         return missing
+    if context.gpus:
+        return None
     if context.nvidia.nvml_error:
         return f"NVML does not work: {context.nvidia.nvml_error}"
     if context.facts.note("nvml"):

@@ -117,7 +117,7 @@ KernelEventKind = Literal[
 class KernelEvent:
     """One thing the kernel log tells, however often it is repeated.
 
-    text: the first line of it. address: of the PCI function, as 0000:3b:00.0. xid: NVIDIA's error number.
+    text: the first line of it; of Xid 154, which tells what is asked for now, the last. address: of the PCI function, as 0000:3b:00.0. xid: NVIDIA's error number.
     process: the program named in it. count: how many such lines there are. seconds: since boot, of the last one.
     """
 

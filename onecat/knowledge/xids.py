@@ -36,6 +36,8 @@ def xid_meaning(number: int, text: str, architecture: str | None) -> Xid | None:
         number: the Xid. text: the line of the kernel log.
         architecture: of the GPU, as in gpus.yaml; None when not known: then a row of any architecture will do.
     """
+    # Xid 154 tells what was asked for before as well: "changed from 0x1 (GPU Reset Required) to 0x0 (None)".
+    text = text.rpartition(" to ")[2]
     for row in xids():
         fits = architecture is None or not row.architectures or architecture in row.architectures
         if row.xid == number and row.text in text and fits:

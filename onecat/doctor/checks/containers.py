@@ -37,7 +37,10 @@ def serves(container: DockerContainer) -> bool:
     "too: too little ends in a bus error, or in: unable to create shared memory segment.",
     fix=("make the container anew with --shm-size 2g or --ipc=host", "Compose: shm_size: 2g"),
     source=(VLLM_DOCKER, "https://github.com/vllm-project/vllm/issues/789"),
-    requires=(requirements.docker_containers,),
+    requires=(
+        requirements.gpus_matter,
+        requirements.docker_containers,
+    ),
 )
 def docker_shared_memory(context: Context) -> Iterator[Verdict]:
     """The size of /dev/shm of each running container that has GPUs and an engine's image."""
@@ -61,7 +64,10 @@ def docker_shared_memory(context: Context) -> Iterator[Verdict]:
     "/dev/nvidiactl.",
     fix=("use --gpus all, or add --device /dev/nvidia-uvm --device /dev/nvidiactl",),
     source=("https://github.com/NVIDIA/nvidia-docker/issues/1085",),
-    requires=(requirements.docker_containers,),
+    requires=(
+        requirements.gpus_matter,
+        requirements.docker_containers,
+    ),
 )
 def docker_container_devices(context: Context) -> Iterator[Verdict]:
     """The device files of each running container that was handed one of a GPU."""

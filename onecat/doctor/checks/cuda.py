@@ -58,6 +58,7 @@ def cuda_toolkit(context: Context) -> Iterator[Verdict]:
     "major version of nvcc gives code that does not load or has no code for the GPU.",
     fix=("install the CUDA toolkit of PyTorch's version: python3 -c 'import torch; print(torch.version.cuda)'",),
     source=(COMPILER,),
+    requires=(requirements.gpus_matter,),
 )
 def cuda_compiler(context: Context) -> Iterator[Verdict]:
     """The version of nvcc against torch.version.cuda in every environment that was seen.
@@ -93,6 +94,7 @@ def cuda_compiler(context: Context) -> Iterator[Verdict]:
         "ldconfig -p | grep libcuda.so",
     ),
     source=(COMPATIBILITY, STALE_LIBRARY),
+    requires=(requirements.gpus_matter,),
 )
 def cuda_compat_libraries(context: Context) -> Iterator[Verdict]:
     """libcuda of compatibility packages where the loader finds it, and errors 803 and 804 of a GPU calculation."""

@@ -210,7 +210,7 @@ def docker_compose(context: Context) -> Iterator[Verdict]:
             yield Verdict("skip", "Not checked: there is no Compose, or its version is not known")
     elif key < (1, 28):
         yield Verdict(
-            "warn" if context.has_nvidia_hardware else "info",
+            "warn" if context.has_nvidia_hardware and context.concerns_gpus else "info",
             f"Compose {version} refuses files that ask for GPUs",
             "compose",
             (f"docker-compose version {version}",),

@@ -25,6 +25,7 @@ MISMATCH = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/394"
     'they stop with "CUDA driver version is insufficient".',
     fix=(f"install a newer NVIDIA driver: {INSTALL_GUIDE}",),
     source=(MINIMUM,),
+    requires=(requirements.gpus_matter,),
 )
 def driver_minimum(context: Context) -> Iterator[Verdict]:
     """The driver version against the least one for the profile's image and for every PyTorch that was seen.

@@ -30,7 +30,7 @@ def engine_cuda_available(context: Context) -> Iterator[Verdict]:
             continue
         is_cpu_build = each.torch_cuda_version is None
         yield Verdict(
-            "warn" if context.concerns_gpus else "info",
+            "warn",
             f"{version} is built without CUDA" if is_cpu_build else f"{version} sees no GPU",
             each.where,
             ("torch.cuda.is_available() is False", f"built for CUDA {each.torch_cuda_version or 'none'}"),

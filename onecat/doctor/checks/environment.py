@@ -37,7 +37,10 @@ def remove(name: str) -> tuple[str, ...]:
     "PTX fail.",
     fix=("unset CUDA_FORCE_PTX_JIT",),
     source=(CUDA_VARIABLES,),
-    requires=(requirements.environment,),
+    requires=(
+        requirements.gpus_matter,
+        requirements.environment,
+    ),
 )
 def environment_ptx_jit(context: Context) -> Iterator[Verdict]:
     """CUDA_FORCE_PTX_JIT and CUDA_DISABLE_PTX_JIT in the environment of the user who probes."""
@@ -61,7 +64,10 @@ def environment_ptx_jit(context: Context) -> Iterator[Verdict]:
     why="CUDA sees only the GPUs that CUDA_VISIBLE_DEVICES names; after the first name that fits none it sees no more.",
     fix=("unset CUDA_VISIBLE_DEVICES", "or name every GPU that the server is to use"),
     source=(CUDA_VARIABLES,),
-    requires=(requirements.environment,),
+    requires=(
+        requirements.gpus_matter,
+        requirements.environment,
+    ),
 )
 def environment_visible_devices(context: Context) -> Iterator[Verdict]:
     """CUDA_VISIBLE_DEVICES (indices, UUIDs, MIG names) against the GPUs that there are and that the profile needs."""
@@ -124,7 +130,10 @@ def _visible(words: list[str], context: Context) -> int:
     "slower in service.",
     fix=("unset CUDA_LAUNCH_BLOCKING",),
     source=(CUDA_VARIABLES, "https://discuss.pytorch.org/t/cuda-launch-blocking-1-reduces-the-training-speed/160924"),
-    requires=(requirements.environment,),
+    requires=(
+        requirements.gpus_matter,
+        requirements.environment,
+    ),
 )
 def environment_launch_blocking(context: Context) -> Iterator[Verdict]:
     """CUDA_LAUNCH_BLOCKING in the environment of the user who probes."""
@@ -152,7 +161,10 @@ def environment_launch_blocking(context: Context) -> Iterator[Verdict]:
         "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
         "https://github.com/gpustack/gpustack/issues/4678",
     ),
-    requires=(requirements.environment,),
+    requires=(
+        requirements.gpus_matter,
+        requirements.environment,
+    ),
 )
 def environment_library_path(context: Context) -> Iterator[Verdict]:
     """LD_LIBRARY_PATH, for directories of stubs and of compatibility packages."""

@@ -51,7 +51,10 @@ def environment_removed_variables(context: Context) -> Iterator[Verdict]:
     "another backend changes what fits.",
     fix=("unset the variable",),
     source=("https://docs.pytorch.org/docs/2.15/cuda_environment_variables.html",),
-    requires=(requirements.environment,),
+    requires=(
+        requirements.gpus_matter,
+        requirements.environment,
+    ),
 )
 def environment_allocator(context: Context) -> Iterator[Verdict]:
     """PYTORCH_NO_CUDA_MEMORY_CACHING, PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF of the user who probes."""
@@ -82,7 +85,10 @@ def environment_allocator(context: Context) -> Iterator[Verdict]:
     "NCCL_SHM_DISABLE sends it through the network then.",
     fix=("unset the variable",),
     source=(NCCL_VARIABLES,),
-    requires=(requirements.environment,),
+    requires=(
+        requirements.gpus_matter,
+        requirements.environment,
+    ),
 )
 def environment_nccl(context: Context) -> Iterator[Verdict]:
     """NCCL_* variables of the user who probes; what costs speed only where there are GPUs that it can slow."""

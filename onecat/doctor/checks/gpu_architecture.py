@@ -77,6 +77,7 @@ class _Build:
         'look inside: python3 -c "import torch; print(torch.cuda.get_arch_list())"',
     ),
     source=(NO_KERNEL_IMAGE, COMPATIBILITY),
+    requires=(requirements.gpus_matter,),
 )
 def gpu_arch_in_image(context: Context) -> Iterator[Verdict]:
     """The architectures inside the profile's image and inside every PyTorch that was seen.

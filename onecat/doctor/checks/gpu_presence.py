@@ -21,6 +21,7 @@ XIDS = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
     why="The engine sees the GPUs that the driver shows, and no others.",
     fix=("lspci -nn -d 10de:", "nvidia-smi -L", "sudo dmesg | grep -i nvrm"),
     source=(INSTALL_GUIDE,),
+    requires=(requirements.gpus_matter,),
 )
 def gpu_present(context: Context) -> Iterator[Verdict]:
     """The GPUs that NVML shows against the NVIDIA display devices on the PCI bus."""
@@ -52,14 +53,11 @@ def gpu_present(context: Context) -> Iterator[Verdict]:
             evidence=("no NVIDIA display device on the PCI bus", "no GPU shown by NVML"),
             fix=("lspci -nn -d 10de:", "check power cables and slots; in a virtual machine: pass the GPU through"),
         )
-    elif context.profile is not None:
-        yield Verdict("skip", f"Not checked: the profile {context.profile.name} uses no NVIDIA GPU")
     else:
         yield Verdict("info", "No NVIDIA GPU was found", evidence=("no NVIDIA display device on the PCI bus",))
-    system = context.facts.operating_system
     # A container sees the whole PCI bus and only those GPUs it was given; a lost GPU has no address any more.
     every_address_is_known = bool(nvidia.gpus) and None not in shown
-    if every_address_is_known and not (system and system.container) and not is_wsl(context):
+    if every_address_is_known and not context.is_container and not is_wsl(context):
         for device in hidden:
             if device.driver in (None, "nvidia"):
                 yield Verdict(
@@ -232,11 +230,19 @@ def _lost(context: Context) -> dict[str, list[str]]:
             gpu = gpu_at(context, device.address)
             name = subject(gpu) if gpu else device.address
             found.setdefault(name, []).append(f"{device.address}: its configuration space reads as all ones")
+    places = [name for name in found if name and not name.startswith("GPU ")]
     for gpu in nvidia.gpus:
         if gpu.error and "lost" in gpu.error.lower():
-            found.setdefault(subject(gpu), []).append(f"NVML for GPU {gpu.index}: {gpu.error}")
+            # A lost GPU has no address any more: where several are lost, which one is where cannot be told.
+            name = subject(gpu) if subject(gpu) in found or not places else places.pop(0)
+            found.setdefault(name, []).append(f"NVML for GPU {gpu.index}: {gpu.error}")
+    nameless = found.pop("", [])
     if nvidia.nvml_error and "GPU is lost" in nvidia.nvml_error:
-        found.setdefault("", []).append(f"NVML: {nvidia.nvml_error}")
+        nameless.append(f"NVML: {nvidia.nvml_error}")
+    if nameless and not found:
+        return {"": nameless}
+    for evidence in found.values():
+        evidence += nameless
     return found
 
 

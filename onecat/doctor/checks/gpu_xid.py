@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
+from onecat.doctor.findings import Status
 from onecat.doctor.hardware import architecture_of, event_subject, events, gpu_at, quoted
 from onecat.doctor.registry import Verdict, check
 from onecat.doctor.units import version_key
-from onecat.facts import KernelEvent
+from onecat.facts import Gpu, KernelEvent
 from onecat.knowledge.xids import xid_meaning
 
 CATALOG = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
@@ -50,15 +51,45 @@ def _judge(context: Context, event: KernelEvent) -> Verdict:
             fix=(f"look it up: {CATALOG}",),
         )
     index = str(gpu.index) if gpu else "N"
+    past = _what_tells_that_it_is_past(context, gpu, event.xid)
     return Verdict(
-        meaning.severity,
-        f"Xid {event.xid}: {meaning.title}",
+        _MILDER[meaning.severity] if past else meaning.severity,
+        f"Xid {event.xid}: {meaning.title}" + (" (in the past)" if past else ""),
         where,
-        (quoted(event),),
+        (quoted(event), *((past,) if past else ())),
         fix=tuple(each.replace("-i N", f"-i {index}") for each in meaning.fix),
         why=meaning.why,
         source=meaning.source,
     )
+
+
+_MILDER: dict[Status, Status] = {"fail": "warn", "warn": "info", "info": "info"}
+_UNCORRECTABLE = (48, 94, 95, 140, 171, 172)
+_WAITS_FOR_RESET = (63,)
+_GSP_SILENT = (119, 120)
+
+
+def _what_tells_that_it_is_past(context: Context, gpu: Gpu | None, xid: int) -> str | None:
+    """What shows that the GPU has been reset since, as the log of a machine that runs on still tells of it.
+
+    The counter of uncorrectable errors begins anew with each start of the driver and each reset; a GPU whose system
+    processor is silent cannot tell its temperature.
+    """
+    if gpu is None or gpu.error is not None or context.facts.collected_at is None:
+        return None
+    waits = gpu.remapped_rows_pending or gpu.retired_pages_pending or gpu.remapped_rows_failure
+    if xid in _UNCORRECTABLE and gpu.ecc_uncorrected_volatile == 0 and not waits:
+        return "uncorrectable errors since the driver was loaded or the GPU was reset: 0"
+    if xid in _WAITS_FOR_RESET and False in (gpu.remapped_rows_pending, gpu.retired_pages_pending) and not waits:
+        return "nothing waits to be retired or remapped"
+    return _answers_now(context, gpu) if xid in _GSP_SILENT else None
+
+
+def _answers_now(context: Context, gpu: Gpu | None) -> str | None:
+    """That the GPU told its temperature when it was probed, after the log's lines."""
+    if gpu is None or context.facts.collected_at is None or gpu.error is not None or gpu.temperature_celsius is None:
+        return None
+    return f"it answers now: {gpu.temperature_celsius} °C"
 
 
 GSP = "https://download.nvidia.com/XFree86/Linux-x86_64/580.65.06/README/gsp.html"
@@ -83,11 +114,12 @@ def gpu_gsp(context: Context) -> Iterator[Verdict]:
     known_fault = version is not None and (525,) <= version_key(version) < (525, 105, 17)
     for event in silent:
         gpu = gpu_at(context, event.address)
+        past = _answers_now(context, gpu)
         yield Verdict(
-            "fail",
-            "The GPU's system processor did not answer the driver",
+            "warn" if past else "fail",
+            "The GPU's system processor did not answer the driver" + (" (in the past)" if past else ""),
             event_subject(context, event),
-            (quoted(event), *((f"driver: {version}",) if version else ())),
+            (quoted(event), *((past,) if past else ()), *((f"driver: {version}",) if version else ())),
             fix=(
                 *(
                     ("update the driver to 525.105.17 or newer: older ones of 525 are known for it",)

@@ -116,7 +116,7 @@ def nvlink_errors(context: Context) -> Iterator[Verdict]:
 )
 def nvlink_fabric_manager(context: Context) -> Iterator[Verdict]:
     """The number of NVSwitches and whether nv-fabricmanager runs."""
-    nvidia, manager, system = context.nvidia, context.nvidia.fabric_manager, context.facts.operating_system
+    nvidia, manager = context.nvidia, context.nvidia.fabric_manager
     ready = bool(context.gpus) and all(gpu.fabric_state == "completed" for gpu in context.gpus)
     if not nvidia.nvswitches:
         reason = "it is not known whether there are NVSwitches" if nvidia.nvswitches is None else "there is no NVSwitch"
@@ -130,7 +130,7 @@ def nvlink_fabric_manager(context: Context) -> Iterator[Verdict]:
         yield Verdict("skip", "Not checked: whether the fabric manager runs is not known", evidence=evidence)
     elif manager.running:
         yield Verdict("pass", "The fabric manager runs", evidence=evidence)
-    elif system is not None and system.container:
+    elif context.is_container:
         yield Verdict("skip", "Not checked: a container does not see the services of its host", evidence=evidence)
     elif ready:
         yield Verdict(

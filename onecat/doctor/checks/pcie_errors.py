@@ -60,6 +60,8 @@ def pcie_replays(context: Context) -> Iterator[Verdict]:
 
 def _errors_or_hardware(context: Context) -> str | None:
     """There is NVIDIA hardware, or all that is known of the host is a kernel log with errors of PCIe."""
+    if (reason := requirements.gpus_matter(context)) is not None:
+        return reason
     alone = not context.driver_was_looked_for and bool(events(context, "pcie-error"))
     return None if alone else requirements.nvidia_hardware(context)
 

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from onecat.doctor.context import Context
 from onecat.doctor.registry import Verdict, check
 
+GPU_SOURCES = ("driver", "load", "nvml", "pci", "toolkit")
+"""The probe's sources that tell of NVIDIA's GPUs only."""
+
 
 @check(
     "probe.sources",
@@ -26,8 +29,9 @@ def probe_sources(context: Context) -> Iterator[Verdict]:
         else:
             yield Verdict("pass", "No source of facts hung or broke")
     for note in hung:
+        is_of_gpus = note.source in GPU_SOURCES and not context.concerns_gpus
         yield Verdict(
-            "warn",
+            "info" if is_of_gpus else "warn",
             f"The source {note.source} hung",
             note.source,
             (note.text,),

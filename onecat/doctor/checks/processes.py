@@ -32,8 +32,10 @@ def os_hung_tasks(context: Context) -> Iterator[Verdict]:
         yield Verdict("pass", "The kernel log tells of no hanging program")
     for event in events:
         name = event.process or "a program"
+        is_of_gpus = name.lower().startswith("nv") and context.concerns_gpus
+        is_of_npus = name.lower().startswith("npu") and requirements.ascend(context) is None
         yield Verdict(
-            "warn" if is_engine(event.process) or name.lower().startswith(("nv", "npu")) else "info",
+            "warn" if is_engine(event.process) or is_of_gpus or is_of_npus else "info",
             f"{name} has hung in the kernel ({counted(event.count, 'report')})",
             name,
             (event.text,),

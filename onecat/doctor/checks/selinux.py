@@ -50,7 +50,7 @@ def selinux_mode(context: Context) -> Iterator[Verdict]:
     allowed = sorted(name for name, value in selinux.booleans if value and name in DEVICE_BOOLEANS)
     if selinux.mode != "enforcing":
         yield Verdict("pass", f"SELinux is {selinux.mode}", evidence=tuple(evidence))
-    elif docker is None or docker.state != "reachable":
+    elif docker is None or docker.state != "reachable" or not docker.security_options:
         yield Verdict("skip", "Not checked: SELinux is enforcing and what the daemon does is not known")
     elif any("selinux" in option for option in docker.security_options):
         evidence.append(f"docker info: {', '.join(docker.security_options)}")
@@ -90,10 +90,13 @@ def selinux_denials(context: Context) -> Iterator[Verdict]:
     denials = [each for each in context.facts.kernel_events or () if each.kind == "selinux-denial"]
     about_gpus = [denial for denial in denials if _is_about_gpu(denial.text)]
     if not about_gpus:
-        yield Verdict("pass", "The kernel log tells of no GPU that SELinux denied")
-    off = selinux is not None and selinux.mode == "disabled"
+        reason = _why_denials_are_not_known(context)
+        if reason is not None:
+            yield Verdict("skip", f"Not checked: {reason}")
+        else:
+            yield Verdict("pass", "SELinux is disabled" if _is_off(context) else "SELinux has denied no GPU")
     for denial in about_gpus:
-        if off or "permissive=1" in denial.text or (selinux is not None and selinux.mode == "permissive"):
+        if _is_off(context) or "permissive=1" in denial.text or (selinux is not None and selinux.mode == "permissive"):
             yield Verdict(
                 "info",
                 "SELinux, if it were enforcing, would deny this",
@@ -103,6 +106,30 @@ def selinux_denials(context: Context) -> Iterator[Verdict]:
             )
         else:
             yield _denied(denial, context)
+
+
+def _is_off(context: Context) -> bool:
+    return context.facts.selinux is not None and context.facts.selinux.mode == "disabled"
+
+
+def _why_denials_are_not_known(context: Context) -> str | None:
+    """Why denials may stand where nobody has looked: auditd, where it runs, keeps them from the kernel log."""
+    selinux, note = context.facts.selinux, context.facts.note("selinux")
+    if selinux is None:
+        return context.why_absent("selinux", "whether SELinux is at work is not known")
+    if _is_off(context):
+        return None
+    if note is not None and note.kind == "permission":
+        return note.text
+    return "the audit log is not among the captures" if context.facts.collected_at is None else None
+
+
+def _concerns(denial: KernelEvent, context: Context) -> bool:
+    """Whether what was denied is of a kind of accelerator that the profile uses; without a profile any is."""
+    if context.profile is None:
+        return True
+    is_ascend = re.search(r"davinci|devmm|hisi", denial.text) is not None
+    return context.profile.hardware.accelerator == ("ascend" if is_ascend else "nvidia")
 
 
 def _denied(denial: KernelEvent, context: Context) -> Verdict:
@@ -115,7 +142,7 @@ def _denied(denial: KernelEvent, context: Context) -> Verdict:
             (denial.text,),
             fix=_denial_fix(denial, context),
         )
-    concerns = context.profile is None or context.profile.hardware.accelerator != "none"
+    concerns = _concerns(denial, context)
     if _is_module(denial.text):
         return Verdict(
             "fail" if concerns else "info",
@@ -195,6 +222,7 @@ def _type(text: str, context: str) -> str:
     "device_t, which no container may use.",
     fix=("sudo restorecon -v /dev/nvidia*",),
     source=(WRONG_LABEL,),
+    requires=(requirements.gpus_matter,),
 )
 def selinux_device_labels(context: Context) -> Iterator[Verdict]:
     """The SELinux labels of /dev/nvidia*."""
@@ -211,7 +239,7 @@ def selinux_device_labels(context: Context) -> Iterator[Verdict]:
         yield Verdict("pass", "NVIDIA's device files have a label of their own", evidence=(" ".join(labels[0]),))
     else:
         yield Verdict(
-            "warn" if selinux.mode == "enforcing" and context.concerns_gpus else "info",
+            "warn" if selinux.mode == "enforcing" else "info",
             f"{wrong[0][0]} has not the label of a GPU",
             evidence=tuple(f"{path}: {label}" for path, label in wrong),
             fix=("sudo restorecon -v /dev/nvidia*",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.registry import Verdict, check
 from onecat.facts import EngineEnvironment
@@ -15,6 +16,7 @@ from onecat.facts import EngineEnvironment
     why="Driver, container toolkit, image and GPU must fit together; one small matrix product proves it.",
     fix=("read the error: it is what the server would end with",),
     source=("https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html",),
+    requires=(requirements.gpus_matter,),
 )
 def docker_smoke(context: Context) -> Iterator[Verdict]:
     """The outcome of --smoke IMAGE: PyTorch multiplies two matrices on every GPU in a container of that image."""

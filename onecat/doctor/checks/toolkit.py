@@ -100,7 +100,7 @@ def docker_toolkit(context: Context) -> Iterator[Verdict]:
     why="Up to 1.17.7 a crafted image can run code as root on the host (CVE-2025-23266, CVE-2024-0132).",
     fix=("update the toolkit: sudo apt-get install --only-upgrade nvidia-container-toolkit",),
     source=("https://github.com/CVEProject/cvelistV5/blob/main/cves/2025/23xxx/CVE-2025-23266.json",),
-    requires=(requirements.container_possible, requirements.container_toolkit),
+    requires=(requirements.gpus_matter, requirements.container_possible, requirements.container_toolkit),
 )
 def docker_toolkit_version(context: Context) -> Iterator[Verdict]:
     """The version of nvidia-ctk, or of nvidia-container-cli, against the first without a known hole."""
@@ -168,7 +168,9 @@ def docker_rootless(context: Context) -> Iterator[Verdict]:
     """Docker's security options, the toolkit's no-cgroups setting and the CDI devices."""
     docker, toolkit = context.facts.docker, context.facts.container_toolkit
     assert docker is not None
-    if not any("rootless" in option for option in docker.security_options):
+    if not docker.security_options:
+        yield Verdict("skip", "Not checked: Docker's security options are not known")
+    elif not any("rootless" in option for option in docker.security_options):
         yield Verdict("pass", "The Docker daemon runs as root")
     elif docker.cdi_devices and _cdi_gpus(docker, toolkit):
         yield Verdict("pass", "Rootless Docker, with GPUs through CDI")
@@ -295,14 +297,14 @@ def docker_device_links(context: Context) -> Iterator[Verdict]:
 )
 def docker_uvm_device(context: Context) -> Iterator[Verdict]:
     """/dev/nvidia-uvm beside the device files of the GPUs. On a host CUDA makes it when it is first used."""
-    files, system = context.nvidia.device_files, context.facts.operating_system
+    files = context.nvidia.device_files
     if not files:
         yield Verdict("skip", "Not checked: the device files of the GPUs are not known")
     elif "/dev/nvidia-uvm" in files:
         yield Verdict("pass", "/dev/nvidia-uvm is there")
-    elif system is not None and system.container:
+    elif context.is_container:
         yield Verdict(
-            "fail" if context.concerns_gpus else "info",
+            "fail",
             "This container has GPUs without /dev/nvidia-uvm: CUDA does not work in it",
             evidence=(", ".join(files),),
             fix=("start the container anew with --gpus all, or with --device /dev/nvidia-uvm as well",),

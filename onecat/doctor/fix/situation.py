@@ -103,6 +103,7 @@ class Situation:
             "driver.last-branch",
             "driver.kernel-module",
             "driver.nouveau",
+            "driver.module-refused",
             "driver.gpu-ignored",
         )
 

@@ -181,6 +181,10 @@ def _is_kernel_log(text: str) -> bool:
     return _STRONG.search(text) is not None or len(list(islice(_WEAK.finditer(text), 3))) == 3
 
 
+CHANGED_RECOVERY = 154
+"""NVIDIA's error number for a change of what brings the GPU back: the last one counts, not the first."""
+
+
 @importer(
     "kernel log",
     recognises=_is_kernel_log,
@@ -204,6 +208,8 @@ def kernel_log(capture: Capture) -> Part:
         before = events.setdefault(identity, event)
         if before is not event:
             before["count"] += 1
+            if event["xid"] == CHANGED_RECOVERY:
+                before["text"] = event["text"]
             before["seconds"] = event["seconds"] if event["seconds"] is not None else before["seconds"]
             before["process"] = before["process"] or event["process"]
     return {"kernel_events": list(events.values())}

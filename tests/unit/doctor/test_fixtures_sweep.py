@@ -111,8 +111,7 @@ def test_a_healthy_h200_has_nothing_wrong_and_what_was_not_captured_is_skipped(q
     assert status_of(findings, "gpu.row-remapping") == {"pass"}
     for absent in ("docker.daemon", "docker.toolkit", "selinux.mode", "gpu.xid", "serving.port", "clock.offset"):
         assert status_of(findings, absent) == {"skip"}, absent
-    for on_the_host in ("os.architecture", "os.release"):
-        assert status_of(findings, on_the_host) == ({"pass"} if with_host else {"skip"}), on_the_host
+    assert status_of(findings, "os.architecture") == ({"pass"} if with_host else {"skip"})
 
 
 @needs_fixtures
@@ -128,7 +127,7 @@ def test_a_kernel_log_adds_its_xid_to_a_host_that_is_else_healthy() -> None:
     files = ["nvidia-smi/h200_driver580.xml", "misc/h200_vm_host.txt", "dmesg/gpud_dmesg-with-xid-119.log_xid"]
     assert said(facts_of(*files), H200) == {
         "os.virtualization": "info",
-        "gpu.xid": "fail",
+        "gpu.xid": "info",
         "gpu.gsp": "fail",
     }
 

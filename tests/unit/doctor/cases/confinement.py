@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onecat.facts import AppArmor, Facts, KernelEvent, SeLinux
+from onecat.facts import AppArmor, Facts, KernelEvent, Note, SeLinux
+from tests.unit.doctor.cases.ascend import PROFILE as ASCEND
 from tests.unit.doctor.cases.form import Case, case
 from tests.unit.doctor.examples import CPU, HEALTHY, NOTHING_KNOWN, with_docker
 from tests.unit.doctor.host_examples import KNOWN, NATIVE, docker, known
@@ -32,6 +33,10 @@ FILE_DENIED = (
     "scontext=system_u:system_r:httpd_t:s0 tcontext=unconfined_u:object_r:user_home_t:s0 tclass=file permissive=0"
 )
 
+AUDIT_LOG_CLOSED = Note(
+    "selinux", "permission", "what SELinux has denied (/var/log/audit/audit.log): needs root (--sudo)"
+)
+
 
 def denied(text: str, selinux: SeLinux = ENFORCING) -> Facts:
     return known(selinux=selinux, kernel_events=(KernelEvent("selinux-denial", text, process="python"),))
@@ -48,8 +53,12 @@ CASES: list[Case] = [
         replace(with_docker(security_options=("name=seccomp", "name=selinux")), selinux=ENFORCING),
     ),
     case("selinux.mode", "skip", "not known", NOTHING_KNOWN),
-    case("selinux.denials", "pass", "no GPU that SELinux denied", KNOWN),
-    case("selinux.denials", "pass", "no GPU that SELinux denied", denied(FILE_DENIED)),
+    case("selinux.denials", "pass", "SELinux is disabled", KNOWN),
+    case("selinux.denials", "pass", "SELinux has denied no GPU", denied(FILE_DENIED)),
+    case("selinux.denials", "skip", "needs root", replace(denied(FILE_DENIED), notes=(AUDIT_LOG_CLOSED,))),
+    case("selinux.denials", "skip", "not among the captures", replace(denied(FILE_DENIED), collected_at=None)),
+    case("selinux.denials", "skip", "whether SELinux is at work", replace(denied(FILE_DENIED), selinux=None)),
+    case("selinux.denials", "info", "denied /dev/nvidia0 to python", denied(SMI_DENIED), ASCEND),
     case("selinux.denials", "fail", "denied /dev/nvidia0 to python", denied(SMI_DENIED), None),
     case("selinux.denials", "warn", "denied /dev/nvidia0 to python", denied(SMI_DENIED)),
     case("selinux.denials", "info", "denied /dev/nvidia0 to python", denied(SMI_DENIED), CPU),

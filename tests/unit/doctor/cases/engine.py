@@ -16,7 +16,7 @@ CASES: list[Case] = [
     case("engine.cuda-available", "pass", "PyTorch 2.10.0 sees GPUs", torch(True)),
     case("engine.cuda-available", "warn", "PyTorch 2.10.0 sees no GPU", torch(False)),
     case("engine.cuda-available", "warn", "built without CUDA", torch(False, None)),
-    case("engine.cuda-available", "info", "sees no GPU", torch(False), CPU),
+    case("engine.cuda-available", "skip", "uses no NVIDIA GPU", torch(False), CPU),
     case("engine.cuda-available", "skip", "no environment with PyTorch", torch(None)),
     case("engine.cuda-available", "skip", "no environment with PyTorch", KNOWN),
     case("engine.cuda-available", "skip", "there is no NVIDIA GPU", WITHOUT_GPU),

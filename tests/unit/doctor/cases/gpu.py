@@ -44,6 +44,12 @@ def xid(number: int, text: str, **changes: Any) -> KernelEvent:
     return KernelEvent("xid", line, "0000:af:00", number, **changes)
 
 
+DOUBLE_BIT = xid(48, "DBE (double bit error) detected")
+RETIRED = xid(63, "Dynamic Page Retirement: New retired page")
+REMAPPED = xid(63, "Row Remapper: New row")
+NO_RPC = xid(119, "Timeout waiting for RPC")
+
+
 def one_gpu(gpu: Gpu | None = None, **changes: Any) -> Facts:
     """A host with one GPU, a V100 by default."""
     return replace(with_gpus(gpu or v100(0)), **changes)
@@ -169,13 +175,33 @@ CASES: list[Case] = [
     case(
         "gpu.xid", "fail", "Xid 79: The GPU has fallen off the bus", with_events(xid(79, "GPU has fallen off the bus."))
     ),
-    case("gpu.xid", "fail", "Xid 48: An uncorrectable error", with_events(xid(48, "DBE (double bit error) detected"))),
+    case(
+        "gpu.xid",
+        "fail",
+        "Xid 48: An uncorrectable error",
+        with_events(DOUBLE_BIT, gpus=(v100(0), v100(1, ecc_uncorrected_volatile=1))),
+    ),
+    case("gpu.xid", "warn", "Xid 48: An uncorrectable error", with_events(DOUBLE_BIT)),
+    case("gpu.xid", "fail", "Xid 48: An uncorrectable error", replace(with_events(DOUBLE_BIT), collected_at=None)),
+    case("gpu.xid", "fail", "Xid 48", with_events(DOUBLE_BIT, gpus=(v100(0), v100(1, retired_pages_pending=True)))),
     case("gpu.xid", "info", "Xid 31: A program accessed", with_events(xid(31, "pid=1, MMU Fault"))),
-    case("gpu.xid", "warn", "page was recorded", with_events(xid(63, "Dynamic Page Retirement: New retired page"))),
-    case("gpu.xid", "warn", "row was recorded", with_events(xid(63, "Row Remapper: New row"), gpus=(a100(0), a100(1)))),
+    case(
+        "gpu.xid",
+        "warn",
+        "page was recorded",
+        with_events(RETIRED, gpus=(v100(0), v100(1, retired_pages_pending=True))),
+    ),
+    case("gpu.xid", "info", "page was recorded", with_events(RETIRED)),
+    case(
+        "gpu.xid",
+        "warn",
+        "row was recorded",
+        with_events(REMAPPED, gpus=(a100(0), a100(1, remapped_rows_pending=True))),
+    ),
     # Volta has no GSP: what the number means there nobody has written down.
     case("gpu.xid", "info", "does not know what it means on Volta", with_events(xid(119, "Timeout waiting for RPC"))),
-    case("gpu.xid", "fail", "Xid 119", with_events(xid(119, "Timeout waiting for RPC"), gpus=(a100(0), a100(1)))),
+    case("gpu.xid", "fail", "Xid 119", with_events(NO_RPC, gpus=(a100(0), a100(1, temperature_celsius=None)))),
+    case("gpu.xid", "warn", "(GSP) does not answer (in the past)", with_events(NO_RPC, gpus=(a100(0), a100(1)))),
     case("gpu.xid", "info", "Xid 999: onecat does not know", with_events(xid(999, "something new"))),
     case("gpu.xid", "info", "without a number", with_events(KernelEvent("xid", "NVRM: Xid (PCI:0000:af:00): "))),
     case(
@@ -184,10 +210,16 @@ CASES: list[Case] = [
         "asks for a reboot",
         with_events(xid(154, "changed from 0x0 (None) to 0x2 (Node Reboot Required)")),
     ),
-    case("gpu.xid", "info", "changed what it asks for", with_events(xid(154, "changed from 0x1 to 0x0 (None)"))),
+    case(
+        "gpu.xid",
+        "info",
+        "changed what it asks for",
+        with_events(xid(154, "changed from 0x1 (GPU Reset Required) to 0x0 (None)")),
+    ),
     case("gpu.xid", "skip", "kernel log was not read", HEALTHY),
     case("gpu.gsp", "pass", "tells of no GSP", COMPLETE),
-    case("gpu.gsp", "fail", "did not answer the driver", with_events(NO_ANSWER, gpus=(a100(0), a100(1)))),
+    case("gpu.gsp", "fail", "did not answer the driver", with_events(NO_ANSWER, gpus=(a100(0, error="GPU is lost"),))),
+    case("gpu.gsp", "warn", "did not answer the driver (in the past)", with_events(NO_ANSWER, gpus=(a100(0),))),
     case("gpu.gsp", "skip", "kernel log was not read", HEALTHY),
     # --- code inside images
     both("gpu.arch-in-image", ("pass", "0.27.1-sm70 holds code for"), ("pass", "7.0"), HEALTHY),

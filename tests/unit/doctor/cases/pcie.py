@@ -10,6 +10,7 @@ from tests.unit.doctor.cases.form import Case, both, case
 from tests.unit.doctor.examples import (
     COMPLETE,
     CPU,
+    H200,
     HEALTHY,
     NVIDIA,
     WITHOUT_GPU,
@@ -231,7 +232,8 @@ CASES: list[Case] = [
     case("pcie.iommu", "pass", "No IOMMU is at work", iommu(40, "ro amd_iommu=off")),
     case("pcie.iommu", "pass", "lets devices of the host pass", iommu(40, "ro intel_iommu=on iommu=pt")),
     case("pcie.iommu", "info", "without iommu=pt", iommu(40, "ro intel_iommu=on")),
-    case("pcie.iommu", "pass", "one GPU alone", iommu(40, "ro intel_iommu=on"), CPU),
+    case("pcie.iommu", "skip", "uses no NVIDIA GPU", iommu(40, "ro intel_iommu=on"), CPU),
+    case("pcie.iommu", "pass", "one GPU alone", iommu(40, "ro intel_iommu=on"), H200),
     case(
         "pcie.iommu",
         "warn",
