@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 import unicodedata
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import typer
 
 from onecat.errors import ExitCode, OnecatError
+from onecat.render.columns import STEERING
 
 PROGRESS = "onecat.progress"
 """Name of the logger that carries progress lines."""
@@ -60,9 +62,10 @@ def quiet() -> bool:
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document on standard output; in ASCII where that is no UTF-8."""
+    """Print one JSON document on standard output; in ASCII where that is no UTF-8, never a character that steers."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    print(json.dumps(document, indent=2, ensure_ascii=encoding != "utf8"))
+    text = json.dumps(document, indent=2, ensure_ascii=encoding != "utf8")
+    print(re.sub("[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def existing_directory(path: str) -> str:
@@ -110,7 +113,7 @@ def _visible(text: str) -> str:
     """`text` with control characters as escapes: names and logs of others must not steer the terminal or fill it."""
     text = text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]}... ({len(text)} characters)"
     return "".join(
-        each if each == "\t" or unicodedata.category(each) not in ("Cc", "Cs") else repr(each)[1:-1] for each in text
+        each if each == "\t" or unicodedata.category(each) not in STEERING else repr(each)[1:-1] for each in text
     )
 
 

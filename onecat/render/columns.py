@@ -10,8 +10,19 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+STEERING = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+"""Categories of characters that steer a terminal, or the order in which it shows text, instead of being shown.
+
+Source: https://www.unicode.org/reports/tr36/ (bidirectional text spoofing)
+"""
+
 NARROWEST = 20
 """Columns that text is always given, however narrow the terminal says it is."""
+
+
+def harmless(text: str, mark: str = "?") -> str:
+    """Text that cannot steer a terminal: a mark stands for each character that would."""
+    return "".join(mark if unicodedata.category(each) in STEERING else each for each in text)
 
 
 def width(text: str) -> int:

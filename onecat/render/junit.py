@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 from onecat.doctor import Finding, HostReport, Report, Status, reaches
 
 _TOTALS = ("tests", "failures", "skipped", "errors")
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def doctor_junit(report: Report, fail_on: Status = "fail") -> str:
@@ -60,5 +60,5 @@ def _is_failure(finding: Finding, fail_on: Status) -> bool:
 
 
 def _clean(text: str) -> str:
-    """Text without the control characters that XML cannot hold."""
+    """Text without the control characters that XML cannot hold or a terminal obeys."""
     return _NOT_XML.sub("?", text)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from onecat.doctor import STATUSES, Finding, HostReport, Report, summary
+from onecat.render.columns import harmless
 from onecat.render.fleet import matrix, totals_line
 
 
@@ -21,11 +22,11 @@ def _fleet(report: Report, verbose: bool) -> Iterator[str]:
     """The totals and the matrix of checks by hosts, as a table."""
     yield f"# {len(report.hosts)} hosts"
     yield ""
-    yield _escape(totals_line(report))
+    yield escape(totals_line(report))
     yield ""
     table = matrix(report, verbose=verbose)
     if table.rows:
-        yield "| check | " + " | ".join(map(_escape, table.hosts)) + " |"
+        yield "| check | " + " | ".join(map(escape, table.hosts)) + " |"
         yield "|---" * (len(table.hosts) + 1) + "|"
         for check, statuses in table.rows:
             yield f"| `{check}` | " + " | ".join(status or "" for status in statuses) + " |"
@@ -33,10 +34,10 @@ def _fleet(report: Report, verbose: bool) -> Iterator[str]:
 
 
 def _host(host: HostReport, profile: str | None, verbose: bool) -> Iterator[str]:
-    yield f"## {_escape(host.name)}{f' for profile {_escape(profile)}' if profile else ''}"
+    yield f"## {escape(host.name)}{f' for profile {escape(profile)}' if profile else ''}"
     yield ""
     if not host.reachable:
-        yield f"Not reachable: {_escape(host.reason or '')}"
+        yield f"Not reachable: {escape(host.reason or '')}"
         yield from _details(host.evidence, host.fix, "")
         yield ""
         return
@@ -60,8 +61,8 @@ def _host(host: HostReport, profile: str | None, verbose: bool) -> Iterator[str]
 
 
 def _finding(finding: Finding) -> Iterator[str]:
-    subject = f"{_escape(finding.subject)}: " if finding.subject else ""
-    yield f"- **{subject}{_escape(finding.title)}** (`{finding.check}`)"
+    subject = f"{escape(finding.subject)}: " if finding.subject else ""
+    yield f"- **{subject}{escape(finding.title)}** (`{finding.check}`)"
     yield from _details(finding.evidence, finding.fix, "  ")
 
 
@@ -74,14 +75,9 @@ def _details(evidence: Sequence[str], fix: Sequence[str], indent: str) -> Iterat
         yield f"{indent}- fix: {_code(line)}"
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     """Text in which Markdown sees no markup."""
-    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", _plain(text))
-
-
-def _plain(text: str) -> str:
-    """Text on one line, without the control characters that a host may put into what it says of itself."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text)
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", harmless(text, " "))
 
 
 def _code(text: str) -> str:
@@ -89,4 +85,4 @@ def _code(text: str) -> str:
     ticks = max((len(run) for run in re.findall(r"`+", text)), default=0) + 1
     fence = "`" * ticks
     padding = " " if ticks > 1 else ""
-    return _plain(f"{fence}{padding}{text}{padding}{fence}")
+    return harmless(f"{fence}{padding}{text}{padding}{fence}", " ")

@@ -14,8 +14,8 @@ from typing import Any
 
 from onecat.doctor import HostReport, Report
 from onecat.facts import Facts
-from onecat.render.columns import clip
-from onecat.render.markdown import doctor_markdown
+from onecat.render.columns import clip, harmless
+from onecat.render.markdown import doctor_markdown, escape
 
 TITLE = "# onecat report"
 """The first line of every report."""
@@ -88,15 +88,17 @@ def _machine(facts: Facts) -> Iterator[str]:
             f"kernel {system.kernel}" if system.kernel else None,
             system.architecture,
         ]
-        yield f"- system: {', '.join(word for word in words if word)}"
+        yield f"- system: {escape(', '.join(word for word in words if word))}"
     if nvidia is not None:
         names = [gpu.name for gpu in nvidia.gpus]
         counted = [f"{names.count(name)}x {name}" for name in dict.fromkeys(names)]
-        yield f"- GPUs: {', '.join(counted) or 'none'}; driver {nvidia.driver_version or 'not known'}"
+        yield f"- GPUs: {escape(', '.join(counted) or 'none')}; driver {escape(nvidia.driver_version or 'not known')}"
     if facts.docker is not None:
-        yield f"- Docker: {facts.docker.server_version or facts.docker.state}"
+        yield f"- Docker: {escape(facts.docker.server_version or facts.docker.state)}"
     for engine in facts.engines:
-        yield f"- engine in {engine.where}: {engine.engine_version or 'not known'}, torch {engine.torch_version}"
+        yield escape(
+            f"- engine in {engine.where}: {engine.engine_version or 'not known'}, torch {engine.torch_version}"
+        )
 
 
 def _fenced(lines: Sequence[str], language: str) -> Iterator[str]:
@@ -104,7 +106,7 @@ def _fenced(lines: Sequence[str], language: str) -> Iterator[str]:
     longest = max((len(run) for line in lines for run in re.findall(r"`{3,}", line)), default=2)
     fence = "`" * max(longest + 1, 4)
     yield fence + language
-    yield from (re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "?", line) for line in lines)
+    yield from (harmless(line.expandtabs()) for line in lines)
     yield fence
     yield ""
 

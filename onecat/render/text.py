@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -36,7 +35,7 @@ def print_lines(console: Console, lines: Iterable[Line]) -> None:
 
     for line in lines:
         # What a host says of itself must not steer the terminal.
-        text = Text("".join("?" if unicodedata.category(each) == "Cc" else each for each in line.text))
+        text = Text(columns.harmless(line.text))
         text.stylize(line.style, 0, line.styled)
         console.print(text, soft_wrap=True, highlight=False)
 

@@ -65,6 +65,13 @@ def test_a_name_that_is_no_utf_8_is_refused_before_anything_is_written_with_it()
     assert b"m\\udcff" in done.stderr
 
 
+def test_json_holds_no_character_that_steers_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print_json({"title": "a\x9b31m\x1b\x7f"})
+    shown = capsys.readouterr().out
+    assert not any(character in shown for character in "\x9b\x1b\x7f")
+    assert json.loads(shown) == {"title": "a\x9b31m\x1b\x7f"}
+
+
 def test_control_characters_of_others_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     console.print_error(OnecatError("a\x1b[31m\x07b", where="c\nd", details=["tab\tstays", "é猫"]), as_json=False)
     told = capsys.readouterr().err

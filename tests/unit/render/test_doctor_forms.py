@@ -182,10 +182,11 @@ def test_junit_is_well_formed_whatever_was_found(words: str) -> None:
 
 
 def test_what_a_host_says_of_itself_cannot_steer_a_terminal() -> None:
-    evil = Finding("a.b", "fail", "t\x1b[2J", evidence=("e\x07\x9b1m",))
+    evil = Finding("a.b", "fail", "t\x1b[2J \u202e\u2028", evidence=("e\x07\x9b1m",))
     report = Report(None, (HostReport("h\x1b]0;x\x07", True, 0.1, (evil,)),))
     screen = io.StringIO()
     print_lines(Console(file=screen, width=80), doctor_lines(report))
     for shown in (doctor_markdown(report), screen.getvalue()):
-        assert not any(character in shown for character in "\x1b\x07\x9b")
+        assert not any(character in shown for character in "\x1b\x07\x9b\u202e\u2028")
         assert "[2J" in shown.replace("\\", "")
+    assert not any(character in doctor_junit(report) for character in "\x1b\x07\x9b")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onecat.doctor import HostReport, examine
-from onecat.facts import Facts, from_json
+from onecat.facts import Facts, OperatingSystem, from_json
 from onecat.probe.saved import read_hosts
 from onecat.render.redaction import Redactor, redact_facts, strings_of
 from onecat.render.report import Observed, known_fields, report_markdown
@@ -37,6 +37,13 @@ def test_it_names_machine_findings_plan_and_log() -> None:
     assert "## host1 for profile v100x2-pcie" in text
     assert "--dtype float16" in text
     assert "line one?[2J\nline two" in text
+
+
+def test_what_a_machine_calls_its_system_and_parts_cannot_steer_a_terminal_or_the_page() -> None:
+    system = OperatingSystem(id="debian", pretty_name="Evil\x1b[2J\n# heading <b>")
+    text = report_markdown(observed(facts=replace(FACTS, operating_system=system)))
+    assert "\x1b" not in text
+    assert r"- system: Evil \[2J \# heading \<b\>" in text
 
 
 @pytest.mark.parametrize("facts", [HEALTHY, NOTHING_KNOWN, HUNG])
