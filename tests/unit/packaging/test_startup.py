@@ -1,30 +1,69 @@
-"""`onecat --help` stays quick: heavy imports wait inside the commands that need them."""
+"""`onecat --help` and `onecat doctor` stay quick: heavy imports wait inside what needs them."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[3]
 HEAVY = {"docker", "paramiko", "pydantic", "jinja2", "numpy", "yaml", "httpx", "pynvml", "rich", "safetensors"}
+HEAVY_FOR_DOCTOR = {
+    "docker", "paramiko", "jinja2", "numpy", "httpx", "pynvml", "safetensors", "http.client", "urllib.request",
+    "onecat.deploy.rollout", "onecat.deploy.operations", "onecat.images", "onecat.planner", "onecat.hosts.ssh",
+    "onecat.render.redaction",
+}  # fmt: skip
+"""What a look at one local host has no use for; pydantic is loaded by Typer, PyYAML and Rich are of use."""
 PROGRAM = """
 import json, sys
 from onecat.cli.main import main
-sys.argv = ["onecat", "--help"]
+sys.argv = ["onecat", *sys.argv[1:]]
 try:
     main()
 except SystemExit as ended:
-    assert ended.code == 0, ended.code
+    assert ended.code in (0, 1), ended.code
 print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
 
 
+def loaded(*arguments: str) -> tuple[str, set[str]]:
+    """What a command prints, and the modules that are loaded at its end."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True)
+    return done.stdout, set(json.loads(done.stderr.splitlines()[-1]))
+
+
 def test_help_loads_nothing_heavy() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
-    assert "Commands:" in done.stdout, done.stderr
-    assert HEAVY & set(json.loads(done.stderr)) == set()
+    output, modules = loaded("--help")
+    assert "Commands:" in output
+    assert HEAVY & modules == set()
+
+
+def test_a_look_at_one_local_host_loads_nothing_that_it_does_not_use(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ONECAT_HOME", str(tmp_path))
+    output, modules = loaded("doctor", "--profile", "v100x2-pcie")
+    assert "local" in output
+    assert HEAVY_FOR_DOCTOR & modules == set()
+
+
+def test_a_look_at_one_local_host_takes_half_a_second() -> None:
+    onecat = str(Path(sys.executable).with_name("onecat"))
+    seconds = min(processor_seconds([onecat, "doctor", "--profile", "v100x2-pcie"]) for _ in range(3))
+    assert seconds < 0.5 * 2, "twice the target: the machine that runs the tests is shared and may compile each module"
+
+
+def processor_seconds(argv: list[str]) -> float:
+    """What a command and all it waits for need of processors: its wall time on an idle machine, or more."""
+    child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode in (0, 1)
+    return usage.ru_utime + usage.ru_stime
 
 
 def test_help_takes_at_most_twice_the_smallest_typer_program() -> None:
