@@ -95,6 +95,33 @@ def test_the_kind_of_virtual_machine_is_told_from_files(
     assert system.virtualization(machine(tmp_path, files)) == word
 
 
+FIRST = {"pid": 4026531836, "uts": 4026531838, "ipc": 4026531839}
+
+
+@pytest.mark.parametrize(
+    ("files", "namespaces", "is_container"),
+    [
+        ({".dockerenv": "", "proc/1/cgroup": "0::/"}, FIRST, False),  # a machine whose disk was an image
+        ({".dockerenv": "", "proc/1/cgroup": "0::/"}, {**FIRST, "pid": 4026532289}, True),
+        ({".dockerenv": "", "proc/1/cgroup": "0::/"}, {**FIRST, "uts": 4026532287}, True),  # docker run --pid host
+        ({".dockerenv": ""}, {}, True),
+        ({"proc/1/cgroup": "12:devices:/kubepods/pod1/2"}, {}, True),
+        ({"proc/1/cgroup": "0::/init.scope"}, FIRST, False),
+        ({"proc/1/cgroup": "0::/init.scope"}, {}, False),
+        ({}, {}, None),
+    ],
+)
+def test_a_container_has_namespaces_of_its_own(
+    tmp_path: Path, files: dict[str, str | bytes], namespaces: dict[str, int], is_container: bool | None
+) -> None:
+    host = machine(tmp_path, files)
+    for name, number in namespaces.items():
+        link = tmp_path / "proc" / "self" / "ns" / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(f"{name}:[{number}]")
+    assert system.in_container(host) is is_container
+
+
 EFI = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 

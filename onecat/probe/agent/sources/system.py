@@ -1,7 +1,7 @@
 """Operating system, user, processor, memory and clock."""
 
 # os.path spares every host the import of pathlib; one broken source must not cost the others.
-# ruff: noqa: PTH100, PTH110, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
+# ruff: noqa: PTH100, PTH110, PTH115, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import os
@@ -46,7 +46,17 @@ def libc_version():
         return None
 
 
+FIRST_NAMESPACES = {"pid": 0xEFFFFFFC, "uts": 0xEFFFFFFE, "ipc": 0xEFFFFFFF}
+"""The numbers of the namespaces that the kernel itself begins with; a container has at least one of its own.
+
+Source: enum init_ns_ino of https://github.com/torvalds/linux/blob/master/include/uapi/linux/nsfs.h
+"""
+
+
 def in_container(machine):
+    # A disk made of an image still has /.dockerenv when it is started as a machine (Firecracker, cloud images).
+    if has_first_namespaces(machine):
+        return False
     if any(machine.exists(name) for name in ("/.dockerenv", "/run/.containerenv", "/run/systemd/container")):
         return True
     groups = machine.read_or_none("/proc/1/cgroup")
@@ -56,6 +66,17 @@ def in_container(machine):
         return True
     environment = machine.read_or_none("/proc/1/environ") or ""
     return "\0container=" in "\0" + environment
+
+
+def has_first_namespaces(machine):
+    """Whether we run where the kernel itself does; False also where that is not to be seen."""
+    try:
+        return all(
+            os.readlink(machine.path("/proc/self/ns/" + name)) == f"{name}:[{number}]"
+            for name, number in FIRST_NAMESPACES.items()
+        )
+    except OSError:
+        return False
 
 
 VIRTUAL_HARDWARE = (
