@@ -60,9 +60,10 @@ def read_facts(file: Path) -> Facts:
 def read_hosts(arguments: Sequence[str]) -> list[Facts]:
     """The facts that the arguments of `--from` stand for, in the order of their first mention.
 
-    Saved facts stand each for themselves: a host of its own name, or of the file's where they say `local`. A directory
-    is one host named after it. `NAME=FILE` and `NAME=DIRECTORY` add to the host NAME. All other captures are one host
-    together, named after the file when there is only one. `-` is standard input.
+    Saved facts stand each for themselves: a host of its own name, or of the file's where they say `local`; a file may
+    have those of several hosts, a line each. A directory is one host named after it. `NAME=FILE` and `NAME=DIRECTORY`
+    add to the host NAME. All other captures are one host together, named after the file when there is only one. `-` is
+    standard input.
     Raises OnecatError (exit code 2) when one cannot be read or no importer knows what it holds.
     """
     hosts: dict[str, _Host] = {}
@@ -75,6 +76,12 @@ def read_hosts(arguments: Sequence[str]) -> list[Facts]:
             _add_directory(host, path)
             continue
         text = _text(_read(place, path))
+        lines = _saved_lines(text)
+        if lines and not name:
+            for line, each in enumerate(lines, 1):
+                facts = _saved_facts(each, f"{place}:{line}")
+                hosts[f"saved {number} {line}"] = _Host(facts.host, saved=facts)
+            continue
         document = _saved_document(text)
         if document is not None:
             facts = _saved_facts(document, place)
@@ -190,6 +197,16 @@ def _saved_document(text: str) -> dict[str, Any] | None:
         if isinstance(document, dict) and str(document.get("schema")).startswith(family):
             return document
     return None
+
+
+def _saved_lines(text: str) -> list[dict[str, Any]]:
+    """The documents of facts in a text that has one in each line, as `onecat facts --json` writes of several hosts."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) < 2 or not all(line.startswith('{"') for line in lines):
+        return []
+    documents = [_saved_document(line) for line in lines]
+    known = [document for document in documents if document is not None]
+    return known if len(known) == len(lines) else []
 
 
 def _saved_facts(document: dict[str, Any], place: str) -> Facts:

@@ -155,3 +155,9 @@ def test_saved_facts_given_twice_for_one_host_are_refused(folder: Path) -> None:
 def test_the_text_of_no_file_can_be_a_traceback(folder: Path) -> None:
     (folder / "binary.bin").write_bytes(bytes(range(256)) * 64)
     assert "no importer knows" in failure("binary.bin").found
+
+
+def test_the_facts_of_several_hosts_are_read_from_a_line_each(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.jsonl"
+    file.write_text("".join(json.dumps(to_json(Facts(host=name))) + "\n" for name in ("gpu1", "gpu2")))
+    assert [facts.host for facts in read_hosts([str(file)])] == ["gpu1", "gpu2"]
