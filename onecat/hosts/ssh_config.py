@@ -139,6 +139,10 @@ def _config_class() -> type[SSHConfig]:
     class Config(SSHConfig):
         """Does not run the commands of `Match exec`, which paramiko would do where the package invoke is there."""
 
+        def _does_match(self, match_list: list[object], *rest: object) -> object:
+            # A Host block has no conditions; paramiko would ask the system for the user's name before it sees that.
+            return super()._does_match(match_list, *rest) if match_list else []  # type: ignore[misc]
+
         def _tokenize(self, config: SSHConfigDict, target_hostname: str, key: str, value: str) -> str:
             if key == "match-exec":
                 raise OnecatError(

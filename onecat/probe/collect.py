@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from dataclasses import replace
 from datetime import datetime
@@ -17,6 +18,9 @@ from onecat.probe.program import agent_argv, most_seconds, program, remote_argv
 
 GRACE_SECONDS = 5.0
 """Time beyond the sources' own limit for starting Python and sending the answer."""
+
+_PACKING = threading.Lock()
+"""Held while the agent is packed, so that of many threads only the first one does it."""
 
 COLLECTOR_MARK = b"===== onecat: "
 """Begins every section of what the collector of hosts without Python prints (agent/collector.sh)."""
@@ -63,7 +67,9 @@ def _observe(transport: Transport, options: ProbeOptions) -> Facts:
     argv = remote_argv(options, transport.name)
     if transport.python is not None and not options.sudo:
         argv = agent_argv(transport.python, options, transport.name)
-    completed = transport.run(argv, stdin=program(), timeout=most_seconds(options) + GRACE_SECONDS)
+    with _PACKING:
+        agent = program()
+    completed = transport.run(argv, stdin=agent, timeout=most_seconds(options) + GRACE_SECONDS)
     ended = time.time()
     facts = _facts(completed, transport.name)
     if isinstance(transport, LocalTransport):
