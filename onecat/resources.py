@@ -1,4 +1,4 @@
-"""Where the data that ships with onecat lies: templates, profiles and patches; and templates filled with values.
+"""The data that ships with onecat: where templates, profiles and patches lie, templates filled with values, tables.
 
 In a wheel they lie inside the package; in a checkout (also an editable install) at the top of the repository.
 """
@@ -21,6 +21,20 @@ def resource_directory(name: str) -> Path:
         if candidate.is_dir():
             return candidate
     raise FileNotFoundError(f"onecat's own directory {name}/ is missing beside {_PACKAGE}: reinstall onecat")
+
+
+def parse_table(text: str) -> Any:
+    """The plain data of a YAML text that ships with onecat; what people write is read by onecat.config."""
+    import yaml
+
+    # libyaml's loader reads the same ten times faster; PyYAML is also built without it.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load(text, Loader=loader)  # noqa: S506 - both are the safe loader
+
+
+def read_table(path: Path) -> Any:
+    """The plain data of a YAML file that ships with onecat."""
+    return parse_table(path.read_text(encoding="utf-8"))
 
 
 def render_template(name: str, **values: Any) -> str:

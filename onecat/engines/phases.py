@@ -6,6 +6,7 @@ import re
 from functools import cache
 
 from onecat.engines.records import Phase
+from onecat.resources import read_table
 
 
 def phase_of(line: str) -> Phase | None:
@@ -20,7 +21,7 @@ def phase_of(line: str) -> Phase | None:
 
 @cache
 def _rows() -> tuple[tuple[re.Pattern[str], str, str], ...]:
-    from onecat.engines.tables import ROOM, read_table
+    from onecat.engines.tables import ROOM
 
     return tuple(
         (re.compile(row["pattern"]), row["phase"], row["text"]) for row in read_table(ROOM / "log_phases.yaml")

@@ -8,6 +8,7 @@ from typing import Any
 
 from onecat.engines.records import Engine, Flag, FlagSchema, RemovedFlag
 from onecat.errors import ExitCode, OnecatError
+from onecat.resources import read_table
 
 ROOM = Path(__file__).resolve().parent
 """The directory of the data files."""
@@ -65,11 +66,3 @@ def _engines() -> dict[str, Engine]:
 def _flag(name: str, row: dict[str, Any]) -> Flag:
     lists: dict[str, Any] = {key: tuple(row[key]) for key in ("aliases", "choices") if key in row}
     return Flag(name, **{**row, **lists})
-
-
-def read_table(path: Path) -> Any:
-    """One data file of this room as plain data."""
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)

@@ -16,7 +16,7 @@ from onecat.images.lock import EngineLock, LockedFile, lock_path, read_lock
 from onecat.images.metadata_wheel import metadata_wheel, metadata_wheel_name
 from onecat.images.native import COMPANION_SUMMARY, IMPORT_CHECK, companion_version
 from onecat.images.recipe import Recipe, load_recipe
-from onecat.resources import resource_directory
+from onecat.resources import read_table, resource_directory
 
 if TYPE_CHECKING:
     from onecat.config.schema import Profile
@@ -133,8 +133,6 @@ def _with_wheels(context: Context, profile: Profile, hashes: Mapping[str, str]) 
 
 def _patches(profile: Profile) -> tuple[dict[str, Any], list[ContextFile], OnecatError | None]:
     """The pinned source and the patch series of a profile that builds from source."""
-    import yaml
-
     directory = resource_directory("patches") / str(profile.image.patches)
     pin = directory / "upstream.yaml"
     if not pin.is_file():
@@ -143,7 +141,7 @@ def _patches(profile: Profile) -> tuple[dict[str, Any], list[ContextFile], Oneca
     series: list[str] = []
     refusal = None
     if series_file.is_file():
-        series = [row["file"] for row in yaml.safe_load(series_file.read_text(encoding="utf-8"))["patches"]]
+        series = [row["file"] for row in read_table(series_file)["patches"]]
     else:
         refusal = OnecatError(
             f"the image of profile {profile.name} cannot be built yet: onecat has no patch series for "
@@ -161,7 +159,7 @@ def _patches(profile: Profile) -> tuple[dict[str, Any], list[ContextFile], Oneca
         if path.is_file() and "__pycache__" not in path.parts
     ]
     architecture = "sm_" + str(profile.hardware.compute_capability).replace(".", "")
-    upstream = yaml.safe_load(pin.read_text(encoding="utf-8"))
+    upstream = read_table(pin)
     added = (directory / "add").is_dir()
     return {"upstream": upstream, "series": series, "added": added, "architecture": architecture}, files, refusal
 

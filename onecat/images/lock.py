@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from onecat.errors import OnecatError
+from onecat.resources import parse_table
 
 LOCKS = Path(__file__).resolve().parent.parent / "engines" / "locks"
 
@@ -105,9 +106,7 @@ def read_lock(engine: str, version: str) -> EngineLock:
 
 def parse_lock(text: str) -> EngineLock:
     """A lock from its YAML text. Raises KeyError or ValueError when it is malformed (it ships with onecat)."""
-    import yaml
-
-    data: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    data: dict[str, Any] = parse_table(text)
     if data["schema"] != "onecat.engine-lock/1":
         raise ValueError(f"unknown lock schema {data['schema']}")
     return EngineLock(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from onecat.errors import OnecatError
-from onecat.resources import resource_directory
+from onecat.resources import read_table, resource_directory
 
 FACTS = "recipe.yaml"
 COMMON = "common"
@@ -40,11 +40,9 @@ class Recipe:
 
 def load_recipe(name: str) -> Recipe:
     """The recipe of that name. Raises OnecatError naming the known ones when there is none."""
-    import yaml
-
     root = resource_directory("templates") / "image"
     facts = root / name / FACTS
     if not facts.is_file():
         known = sorted(path.parent.name for path in root.glob(f"*/{FACTS}"))
         raise OnecatError(f"there is no image recipe {name}", expected=f"one of: {', '.join(known)}", where=str(root))
-    return Recipe(name=name, directory=facts.parent, **yaml.safe_load(facts.read_text(encoding="utf-8")))
+    return Recipe(name=name, directory=facts.parent, **read_table(facts))

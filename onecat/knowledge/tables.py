@@ -7,16 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import onecat.knowledge
+from onecat.resources import read_table
 
 
 def table(name: str) -> Any:
     """The content of a table by its file name, as gpus.yaml."""
-    import yaml
-
-    # libyaml's loader reads the same ten times faster; PyYAML is also built without it.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    text = (Path(onecat.knowledge.__path__[0]) / name).read_text(encoding="utf-8")
-    return yaml.load(text, Loader=loader)  # noqa: S506 - both are the safe loader
+    return read_table(Path(onecat.knowledge.__path__[0]) / name)
 
 
 def frozen(row: Mapping[str, Any]) -> dict[str, Any]:

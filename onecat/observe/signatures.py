@@ -9,6 +9,7 @@ from typing import Any
 
 import onecat.knowledge
 from onecat.observe.records import Passage, Signature, SignatureTable
+from onecat.resources import parse_table
 
 _FIELDS = {"id", "patterns", "excluded", "preceded_by", "cause", "fix", "source", "confidence", "priority", "unless"}
 _REQUIRED = {"id", "patterns", "cause", "fix", "source", "confidence"}
@@ -22,10 +23,7 @@ def load_signatures() -> SignatureTable:
 
 def parse_signatures(text: str) -> SignatureTable:
     """The table in a YAML text (keys `benign`, `passages`, `signatures`). Raises ValueError naming the wrong row."""
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    document = yaml.load(text, Loader=loader)
+    document = parse_table(text)
     signatures = tuple(_signature(row) for row in document["signatures"])
     ids = [signature.id for signature in signatures]
     for signature in signatures:
