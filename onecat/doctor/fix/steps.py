@@ -61,7 +61,9 @@ def _needs_persistence(situation: Situation) -> bool:
 
 
 def _needs_fabric_manager(situation: Situation) -> bool:
-    return bool(situation.nvidia.nvswitches) and situation.has("nvlink.fabric-manager")
+    # Without a driver nobody can tell what the fabric manager does; on a machine with NVSwitches it is needed.
+    is_missing = situation.needs_driver or situation.has("nvlink.fabric-manager")
+    return bool(situation.nvidia.nvswitches) and situation.wants_nvidia and is_missing
 
 
 STEPS: tuple[Step, ...] = (

@@ -63,6 +63,59 @@ def test_a_bare_host_gets_the_whole_road_in_order() -> None:
     assert text.splitlines()[-1] == "onecat doctor --profile v100x2-pcie"
 
 
+def test_a_bare_host_with_nvswitches_gets_the_fabric_manager_of_its_driver() -> None:
+    switched = replace(BARE, nvidia=replace(BARE.nvidia or Nvidia(), nvswitches=4))
+    text = script(switched, NOUVEAU, NO_DOCKER, profile=A100)
+    assert steps(text)[-2:] == ["fabric_manager", "persistence"]
+    assert 'nv-fabricmanager --version | grep -qF "$driver"' in text
+
+
+@pytest.mark.parametrize(
+    ("images", "headers"),
+    [
+        (["6.1.0-28-amd64", "amd64"], ["6.1.0-28-amd64", "amd64"]),
+        (["6.8.0-31-generic", "generic-hwe-22.04", "aws"], ["6.8.0-31-generic", "generic-hwe-22.04", "aws"]),
+        (["6.1.0-28-amd64"], ["6.1.0-28-amd64"]),
+    ],
+)
+def test_the_module_can_be_built_for_the_kernels_that_upgrades_bring(images: list[str], headers: list[str]) -> None:
+    functions = script(on(BARE, "debian"), NOUVEAU).partition("# --- Only on")[0]
+    shown = "\\n".join(f"installed linux-image-{each}" for each in images)
+    machine = f"""
+dpkg-query() {{ printf '{shown}\\n'; }}
+uname() {{ echo {images[0]}; }}
+package_candidate() {{ echo 1; }}
+require_package() {{ echo "$2"; }}
+install_kernel_headers
+"""
+    done = subprocess.run(["bash"], input=functions + machine, capture_output=True, text=True)
+    assert done.stdout.split() == [f"linux-headers-{each}" for each in headers], done.stderr
+
+
+@pytest.mark.parametrize("name", ["openEuler", "kylin"])
+def test_no_distribution_with_packages_of_its_own_is_sent_to_epel(name: str) -> None:
+    functions = script(on(BARE, name), NOUVEAU).partition("# --- Only on")[0]
+    machine = f"""
+os_release() {{ echo {name}; }}
+dnf() {{ :; }}
+lock_driver() {{ :; }}
+require_package() {{ echo "$@"; }}
+install_driver 580 proprietary
+"""
+    done = subprocess.run(["sh"], input=functions + machine, capture_output=True, text=True)
+    assert done.stdout.splitlines()[0] == "the manual of your distribution dkms", done.stderr
+
+
+def test_a_unit_that_starts_without_persistence_mode_is_told_otherwise() -> None:
+    text = script(BARE, NOUVEAU, NO_DOCKER)
+    assert "nvidia-persistenced.service.d/onecat.conf" in text
+    line = "ExecStart=/usr/bin/nvidia-persistenced --no-persistence-mode --verbose\n"
+    expressions = re.findall("sed (?:-n )?'(s/[^']*persist[^']*)'", text)
+    assert len(expressions) == 1
+    done = subprocess.run(["sed", expressions[0]], input=line, capture_output=True, text=True)
+    assert done.stdout == "ExecStart=/usr/bin/nvidia-persistenced --persistence-mode --verbose\n"
+
+
 def test_a_healthy_host_gets_nothing_but_the_check() -> None:
     text = script(READY)
     assert steps(text) == []
