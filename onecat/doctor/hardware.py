@@ -29,6 +29,18 @@ def compute_capability(gpu: Gpu) -> str | None:
     return model.compute_capability if model else None
 
 
+def meant(context: Context) -> tuple[Gpu, ...]:
+    """The GPUs that a server of the profile is to use.
+
+    Where enough of them have the profile's compute capability, a card beside them (for the display, say) is left out.
+    """
+    if context.profile is None:
+        return context.gpus
+    hardware = context.profile.hardware
+    fitting = tuple(gpu for gpu in context.gpus if compute_capability(gpu) == hardware.compute_capability)
+    return fitting if fitting and len(fitting) >= hardware.count else context.gpus
+
+
 def architecture_of(gpu: Gpu) -> Architecture | None:
     """The architecture of a GPU, or None when neither NVML nor the table of products tells."""
     return architecture(compute_capability(gpu))
@@ -48,6 +60,12 @@ def is_virtual_machine(context: Context) -> bool | None:
     if system is None or system.virtualization is None or system.virtualization in CONTAINERS:
         return None
     return system.virtualization != "none"
+
+
+def is_given_away(context: Context) -> bool:
+    """Whether every NVIDIA device was given to a virtual machine of this host (vfio-pci): then no driver is missed."""
+    devices = context.nvidia.pci_devices
+    return bool(devices) and all(device.driver == "vfio-pci" for device in devices)
 
 
 def several_gpus(context: Context) -> bool:

@@ -49,6 +49,9 @@ def install(system: OperatingSystem | None, **names: str) -> tuple[str, ...]:
         names: the package's name in each family, as debian="nginx", redhat="nginx".
     """
     known = family(system)
+    if known == "redhat" and known in names and system is not None and "ostree=" in (system.kernel_command_line or ""):
+        # Fedora Silverblue, CoreOS and their like: the system is an image, and packages are laid over the next one.
+        return (f"sudo rpm-ostree install {names[known]}, then: sudo reboot",)
     if known is not None and known in names:
         return (f"{_INSTALL[known][1]} {names[known]}",)
     return tuple(f"{label}: {command} {names[each]}" for each, (label, command) in _INSTALL.items() if each in names)

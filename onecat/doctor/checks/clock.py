@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onecat.doctor.context import Context
+from onecat.doctor.hardware import is_wsl
 from onecat.doctor.packages import install
 from onecat.doctor.registry import Verdict, check
 
@@ -55,6 +56,8 @@ def clock_synchronized(context: Context) -> Iterator[Verdict]:
         yield Verdict("skip", f"Not checked: {context.why_absent('clock', 'whether it is synchronized is not known')}")
     elif clock.synchronized:
         yield Verdict("pass", "The clock is synchronized")
+    elif is_wsl(context):
+        yield Verdict("skip", "Not checked: in WSL Windows keeps the clock")
     elif context.is_container:
         yield Verdict("skip", "Not checked: a container has the clock of its host, which keeps it")
     else:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.driver import INSTALL_GUIDE, install_driver
-from onecat.doctor.hardware import is_wsl
+from onecat.doctor.hardware import is_given_away, is_wsl
 from onecat.doctor.registry import Verdict, check
 from onecat.knowledge.hardware import nvml_error
 
@@ -35,6 +35,8 @@ def driver_loaded(context: Context) -> Iterator[Verdict]:
         yield Verdict("skip", "Not checked: in WSL the driver is that of Windows")
     elif context.facts.note("driver"):
         yield Verdict("skip", f"Not checked: {context.why_absent('driver', '')}")
+    elif is_given_away(context) and not context.wants_gpus:
+        yield Verdict("skip", "Not checked: every NVIDIA device of this host is for virtual machines (vfio-pci)")
     elif not context.driver_was_looked_for:
         yield Verdict("skip", "Not checked: whether the module is loaded is not in the captures (nvidia-smi shows it)")
     else:

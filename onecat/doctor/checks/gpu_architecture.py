@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.cuda_code import capability_of, code_of, split_list
-from onecat.doctor.hardware import compute_capability, place, subject
+from onecat.doctor.hardware import compute_capability, meant, place, subject
 from onecat.doctor.registry import Verdict, check
 from onecat.facts import DockerImage
 from onecat.knowledge.cuda_builds import ImageBuild, TorchBuild, image_build, torch_build
@@ -34,6 +34,15 @@ def gpu_compute_capability(context: Context) -> Iterator[Verdict]:
         found = compute_capability(gpu)
         if needed is None or found is None:
             yield Verdict("skip", "Not checked: the compute capability is not known", subject(gpu))
+        elif found != needed and gpu not in meant(context):
+            others = ",".join(str(each.index) for each in meant(context))
+            yield Verdict(
+                "info",
+                f"Compute capability {found}: the profile {context.profile.name} uses the GPUs beside it",
+                subject(gpu),
+                (f"{place(gpu)}: compute capability {found}",),
+                fix=(f"keep it out of the server: CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={others}",),
+            )
         elif found == needed:
             yield Verdict("pass", f"Compute capability {found}", subject(gpu))
         else:
@@ -90,7 +99,7 @@ def gpu_arch_in_image(context: Context) -> Iterator[Verdict]:
         missing = "no image and no PyTorch is known" if context.gpus else requirements.gpus(context)
         yield Verdict("skip", f"Not checked: {missing}")
         return
-    for gpu in context.gpus:
+    for gpu in meant(context):
         for build in builds:
             name = subject(gpu) if len(builds) == 1 else f"{subject(gpu)}, {build.where}"
             yield _judge(build, compute_capability(gpu), name)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
-from onecat.doctor.hardware import place, subject
+from onecat.doctor.hardware import meant, place, subject
 from onecat.doctor.registry import Verdict, check
 from onecat.doctor.units import GIB, MIB, counted, gibibytes
 from onecat.facts import Gpu
@@ -34,7 +34,7 @@ def gpu_memory_total(context: Context) -> Iterator[Verdict]:
     """The memory size that NVML reports, less what ECC and firmware keep."""
     assert context.profile is not None
     needed = context.profile.hardware.memory_gib
-    for gpu in context.gpus:
+    for gpu in meant(context):
         if needed is None or gpu.memory_total is None:
             yield Verdict("skip", "Not checked: the memory size is not known", subject(gpu))
         elif gpu.memory_total >= needed * GIB * SOLD_TO_SEEN:
@@ -70,9 +70,11 @@ def gpu_memory_held(context: Context) -> Iterator[Verdict]:
             pids = ",".join(str(process.pid) for process in gpu.processes or ()) or ",".join(
                 map(str, gpu.process_ids or ())
             )
+            own = bool(context.settings.own_ports)
             yield Verdict(
-                "warn",
-                f"{gibibytes(gpu.memory_used)} of {gibibytes(gpu.memory_total)} are in use",
+                "info" if own else "warn",
+                f"{gibibytes(gpu.memory_used)} of {gibibytes(gpu.memory_total)} are in use"
+                + (", and a deployment of onecat runs here" if own else ""),
                 subject(gpu),
                 (
                     f"{place(gpu)}: {gibibytes(gpu.memory_used)} in use",

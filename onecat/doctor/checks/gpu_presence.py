@@ -6,7 +6,18 @@ from collections.abc import Iterator
 
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
-from onecat.doctor.hardware import event_subject, events, function, gpu_at, is_wsl, place, quoted, subject
+from onecat.doctor.hardware import (
+    event_subject,
+    events,
+    function,
+    gpu_at,
+    is_given_away,
+    is_wsl,
+    meant,
+    place,
+    quoted,
+    subject,
+)
 from onecat.doctor.registry import Verdict, check
 from onecat.doctor.units import counted, gibibytes
 
@@ -39,6 +50,12 @@ def gpu_present(context: Context) -> Iterator[Verdict]:
         yield Verdict("skip", "Not checked: the driver does not work, see driver.nvml")
     elif not context.driver_was_looked_for:
         yield Verdict("skip", "Not checked: what the driver shows is not in the captures (nvidia-smi shows it)")
+    elif hidden and is_given_away(context) and not context.wants_gpus:
+        yield Verdict(
+            "info",
+            f"{counted(len(hidden), 'NVIDIA device')} of this host for virtual machines",
+            evidence=tuple(f"{each.address} (10de:{each.device_id}): driver {each.driver}" for each in hidden),
+        )
     elif hidden:
         yield Verdict(
             "fail",
@@ -134,7 +151,7 @@ def gpu_model_fits(context: Context) -> Iterator[Verdict]:
     if not hardware.gpu_names:
         yield Verdict("skip", f"Not checked: the profile {context.profile.name} names no model")
         return
-    for gpu in context.gpus:
+    for gpu in meant(context):
         if gpu.name in hardware.gpu_names:
             yield Verdict("pass", gpu.name, subject(gpu))
         else:
@@ -157,20 +174,21 @@ def gpu_model_fits(context: Context) -> Iterator[Verdict]:
 )
 def gpu_homogeneous(context: Context) -> Iterator[Verdict]:
     """Name and memory size of the GPUs against each other."""
-    kinds = {(gpu.name, gpu.memory_total) for gpu in context.gpus}
-    if len(context.gpus) < 2:
+    gpus = meant(context)
+    kinds = {(gpu.name, gpu.memory_total) for gpu in gpus}
+    if len(gpus) < 2:
         yield Verdict("skip", "Not checked: there is one GPU only")
     elif len({name for name, _ in kinds}) == 1 and any(size is None for _, size in kinds):
         yield Verdict("skip", "Not checked: the memory size of the GPUs is not known")
     elif len(kinds) == 1:
-        yield Verdict("pass", f"{len(context.gpus)} times {context.gpus[0].name}")
+        yield Verdict("pass", f"{len(gpus)} times {gpus[0].name}")
     else:
         yield Verdict(
-            "warn",
+            "warn" if context.profile is not None else "info",
             "The GPUs are not alike",
             evidence=tuple(
                 f"{subject(gpu)}: {gpu.name}, {gibibytes(gpu.memory_total) if gpu.memory_total else 'memory unknown'}"
-                for gpu in context.gpus
+                for gpu in gpus
             ),
             fix=("serve on GPUs of one model: list them in CUDA_VISIBLE_DEVICES",),
         )

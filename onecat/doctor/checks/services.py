@@ -85,10 +85,13 @@ def _ports(command: str) -> set[int]:
     requires=(requirements.docker_containers,),
 )
 def serving_containers(context: Context) -> Iterator[Verdict]:
-    """Running containers that have GPUs or publish the server's port, except onecat's own."""
+    """Running containers that serve models on GPUs or publish the server's port, except onecat's own.
+
+    Monitors of GPUs (DCGM and the like) are in nobody's way.
+    """
     others = [each for each in running(context) if not _is_own(context, each.name)]
     port = context.settings.port
-    found = [each for each in others if each.gpus or port in each.ports]
+    found = [each for each in others if serves(each) or port in each.ports]
     if not found:
         yield Verdict("pass", "No other container is in the way")
     for each in found:

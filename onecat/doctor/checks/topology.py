@@ -85,14 +85,20 @@ def topology_peer_access(context: Context) -> Iterator[Verdict]:
     closed = [pair for pair in pairs if _status(pair.peer_read) != "ok" or _status(pair.peer_write) != "ok"]
     if not closed:
         yield Verdict("pass", f"Every two of the {len(context.gpus)} GPUs reach each other's memory")
+    reasons: dict[tuple[bool, str], list[GpuPair]] = {}
     for pair in closed:
         reason = _status(pair.peer_read) if _status(pair.peer_read) != "ok" else _status(pair.peer_write)
-        linked = (pair.connection or "").startswith("NV")
+        reasons.setdefault((_linked(pair), reason or ""), []).append(pair)
+    for (linked, reason), alike in reasons.items():
         yield Verdict(
             "warn" if linked else "info",
             f"No peer access{' in spite of NVLink' if linked else ''}: {reason}",
-            f"GPU {pair.first} and GPU {pair.second}",
-            (f"read: {pair.peer_read}, write: {pair.peer_write}, connection: {pair.connection or 'unknown'}",),
+            f"GPU {alike[0].first} and GPU {alike[0].second}" if len(alike) == 1 else f"{len(alike)} pairs of GPUs",
+            tuple(
+                f"GPU {pair.first} and GPU {pair.second}: read: {pair.peer_read}, write: {pair.peer_write}, "
+                f"connection: {pair.connection or 'unknown'}"
+                for pair in alike
+            ),
             fix=("nvidia-smi topo -p2p r", "sudo dmesg | grep -i -e xid -e nvlink")
             if linked
             else ("plan without it: give containers enough /dev/shm (--ipc=host or --shm-size)",),
