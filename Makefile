@@ -17,7 +17,7 @@ quickstart: ## Set everything up and answer a chat completion from a real vLLM o
 test: ## As root: install what the tests need, then lint, type-check and run every test
 	@sh scripts/test.sh
 
-unit: ## The unit tests only: no root, no services, under a minute
+unit: ## The unit tests only: no root, no services, about two minutes
 	@sh scripts/venv.sh dev
 	@.venv/bin/python -m pytest -q tests/unit
 
