@@ -8,6 +8,7 @@ addresses, port numbers, loopback addresses, versions, system paths, names of mo
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import functools
 import ipaddress
 import re
@@ -40,7 +41,7 @@ _BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s'\",;]+")
 _SECRET_NAME = r"(?i)(?<![\w.-])([\w.-]{0,40}?(?:key|token|secret|password|passwd|pwd|passphrase|credentials?|cookie))"
 _NAMED_SECRET = re.compile(_SECRET_NAME + r"(['\"]?\s*[:=]\s*)(b?'[^']*'|b?\"[^\"]*\"|[^\s,;)}\]&]+)")
 _SPACED_SECRET = re.compile(_SECRET_NAME + r"(\s+)([^\s-][^\s,;)}\]&]*)")
-_EMAIL = re.compile(r"(?<![\w.+-])[\w.+%-]+@(?!sha256:)[\w-]+(?:\.[\w-]+)*(?![\w@])")
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+%-]+@(?!sha256:)[\w-]+(?:\.[\w-]+)*(?![\w@])(?::[\w./~-]+\.git\b)?")
 _UUID = re.compile(
     r"\b(?P<kind>(?:MIG-)?GPU-|MIG-)[0-9A-Fa-f][0-9A-Fa-f-]{6,}(?:/\d+/\d+)?"
     r"|\b[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}\b"
@@ -54,14 +55,15 @@ _IPV6 = re.compile(r"(?<![\w.])(?:[0-9A-Fa-f]{0,4}:){2,8}(?:[0-9A-Fa-f]{0,4}|(?:
 _HOME_PATH = re.compile(r"/(?:home|Users)/[^\s'\":,;()<>|]+")
 _PATH = re.compile(r"(?<![\w./~<-])/(?:[\w.+@%,=~-]+/)*[\w.+@%,=~-]+/?")
 _USER_NAMES = re.compile(
-    r"(?:(?<![\w.])~|/(?:home|Users)/|\b(?:USER|LOGNAME|SUDO_USER|USERNAME)=|\buid=\d+\(|\bfor (?:invalid )?user )"
+    r"(?:(?<![\w.])~|/(?:home|Users)/|\b(?:USER|LOGNAME|SUDO_USER|USERNAME|user)=|\bacct=\"|\buid=\d+\("
+    r"|\bfor (?:invalid )?user )"
     r"([A-Za-z_][\w.-]{0,31})|\bfor ([A-Za-z_][\w.-]{0,31}) from [\d\[]"
 )
 _HOST_NAMES = re.compile(
     r"(?m)^(?:<\d+>)?(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S+) ([\w.-]+) [\w./()-]+(?:\[\d+\])?:"
     r"|\b(?:HOSTNAME|NodeName|nodename)[=:] ?([\w.-]+)|^Linux ([\w.-]+) \d+\.\d+\.\d+|\b(ip-\d+-\d+-\d+-\d+)\b"
 )
-_DOTTED = re.compile(r"(?<![\w.@%/+~-])[A-Za-z0-9][\w-]*(?:\.[\w-]+)*\.[A-Za-z][\w-]*(?![\w(])")
+_DOTTED = re.compile(r"(?:(?<![\w.@%/+~-])|(?<=[,=*]\.))[A-Za-z0-9][\w-]*(?:\.[\w-]+)*\.[A-Za-z][\w-]*(?![\w(])")
 _SERIAL = re.compile(r"(?i)\b(serial(?:[ _-]*(?:number|no|num))?['\"]?\s*[:=#]?\s*)['\"]?([A-Z0-9][A-Z0-9-]{3,})")
 _LONG_NUMBER = re.compile(r"(?<![\w.])\d{13,}(?![\w.])")
 _LONG_WORD = re.compile(r"[A-Za-z0-9_+=-]{16,}")
@@ -91,6 +93,7 @@ class Redactor:
         self._pseudonyms: dict[tuple[str, str], str] = {}
         self._counts: dict[str, int] = {}
         self._names: dict[str, str] = {}
+        self._siblings: set[str] = set()
         for host in hosts:
             login, _, name = host.rpartition("@")
             self._learn("user", login.removeprefix("ssh://"))
@@ -170,6 +173,14 @@ class Redactor:
             self._names.setdefault(name.lower(), pseudonym)
             if kind == "host" and "." in name and not re.fullmatch(r"[\d.]+", name):
                 self._names.setdefault(name.partition(".")[0].lower(), pseudonym)
+            if kind == "host":
+                self._learn_siblings(name.partition(".")[0].lower())
+
+    def _learn_siblings(self, name: str) -> None:
+        """Hosts of a fleet are numbered: what differs from a host in its numbers only is one too."""
+        words = re.findall(r"[a-z]{4,}", name)
+        if re.search(r"\d", name) and any(word not in _harmless("words") for word in words):
+            self._siblings.add(re.sub(r"\d+", r"\\d+", re.escape(name)))
 
     def _pseudonym(self, kind: str, what: str) -> str:
         key = (kind, what)
@@ -181,9 +192,9 @@ class Redactor:
     def _known_names(self, text: str) -> str:
         if not self._names:
             return text
-        names = "|".join(map(re.escape, sorted(self._names, key=len, reverse=True)))
+        names = "|".join([*map(re.escape, sorted(self._names, key=len, reverse=True)), *sorted(self._siblings)])
         pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{names})(?![A-Za-z0-9])", re.IGNORECASE)
-        return pattern.sub(lambda found: self._names.get(found[0].lower(), SECRET), text)
+        return pattern.sub(lambda found: self._names.get(found[0].lower()) or self.host(found[0]), text)
 
     def _url(self, found: re.Match[str]) -> str:
         host, port, rest = found["host"], found["port"] or "", found["rest"] or ""
@@ -383,7 +394,27 @@ def _container_name(value: str, redactor: Redactor) -> str:
     return redactor.container(value)
 
 
-_FIELDS = {"image": Redactor.image, "tags": Redactor.image, "where": Redactor.image}
+def _command_line(redactor: Redactor, text: str) -> str:
+    # What follows root=, ip= or a parameter of somebody's own has names in no form that could be known.
+    return " ".join(_parameter(redactor, each) for each in text.split(" "))
+
+
+def _parameter(redactor: Redactor, text: str) -> str:
+    name, sign, value = text.partition("=")
+    is_known = any(fnmatch.fnmatchcase(name, pattern) for pattern in _harmless("kernel_parameters"))
+    if is_known:
+        return f"{name}{sign}{redactor.text(value)}"
+    is_plain = re.fullmatch(r"\d{0,5}|on|off|yes|no|y|n", value) is not None
+    shown = ".".join(map(redactor.text, name.split("."))) if sign else redactor.text(name)
+    return f"{shown}{sign}{value if is_plain else SECRET}"
+
+
+_FIELDS = {
+    "kernel_command_line": _command_line,
+    "image": Redactor.image,
+    "tags": Redactor.image,
+    "where": Redactor.image,
+}
 _NAMES: dict[str, dict[str, Any]] = {"DockerContainer": {"name": _container_name}}
 
 

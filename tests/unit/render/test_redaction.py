@@ -21,6 +21,7 @@ from onecat.facts import (
     Facts,
     KernelEvent,
     Note,
+    OperatingSystem,
     ServerLog,
     SystemdUnit,
     from_json,
@@ -220,11 +221,31 @@ def test_a_host_that_only_the_system_log_names_is_found_in_all_texts() -> None:
             "Linux hermes 5.15.0-91-generic #101 SMP; hermes is up",
             "Linux host1 5.15.0-91-generic #101 SMP; host1 is up",
         ),
+        ("user=brunhild, brunhild's job; user=root", "user=user1, user1's job; user=root"),
+        ("no_proxy=localhost,.midgard.com,*.asgard.net", "no_proxy=localhost,.host1,*.host2"),
+        ("cloned git@github.com:midgard/secret-model.git", "cloned email1"),
         ("ip-10-23-45-67 joined, enx0c42a15e9bd3 is up", "host1 joined, mac1 is up"),
     ],
 )
 def test_names_are_found_where_programs_print_them(text: str, shown: str) -> None:
     assert Redactor(texts=[text]).text(text) == shown
+
+
+def test_hosts_that_differ_from_a_known_one_in_numbers_are_hosts() -> None:
+    text = "zeus-node-18 and ZEUS-NODE-18, not zeus; node1, GPU0, rank 18"
+    assert Redactor([HOST]).text(text) == "host2 and host2, not zeus; node1, GPU0, rank 18"
+    assert Redactor(["gpu1", "node2", "server-3"]).text("gpu7 node0 server-9") == "gpu7 node0 server-9"
+
+
+def test_of_the_kernel_command_line_stays_what_tells_how_the_machine_is_set_up() -> None:
+    line = "BOOT_IMAGE=/vmlinuz root=LABEL=midgard ip=10.0.0.1::10.0.0.2:::eth0 owner=amelie intel_iommu=on"
+    kept = "pcie_aspm=off iommu.passthrough=1 modprobe.blacklist=nouveau console=ttyS0 loglevel=3 nvproxy.enable=1 ro quiet"
+    system = OperatingSystem(kernel_command_line=f"{line} {kept}")
+    shown = redact_facts(replace(HEALTHY, operating_system=system), redactor()).operating_system
+    assert shown is not None
+    assert shown.kernel_command_line == (
+        f"BOOT_IMAGE=[redacted] root=[redacted] ip=[redacted] owner=[redacted] intel_iommu=on {kept}"
+    )
 
 
 def test_a_host_as_it_is_typed_is_the_host() -> None:
