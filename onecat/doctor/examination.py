@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from onecat.doctor.consequences import told_once
 from onecat.doctor.context import Context, Settings
 from onecat.doctor.findings import Finding, Suitability
+from onecat.doctor.hardware import is_virtual_machine
 from onecat.doctor.registry import Check, Verdict, all_checks
 from onecat.errors import OnecatError
 from onecat.facts import Facts
@@ -112,16 +114,22 @@ def _make(check: Check, context: Context) -> Iterator[Finding]:
         yield _finding(check, verdict, context)
 
 
-_OF_THE_HOST = ("clock.", "driver.", "gpu.", "nvlink.", "pcie.")
+_OF_THE_HOST = ("apparmor.", "clock.", "docker.", "driver.", "gpu.", "nvlink.", "pcie.", "selinux.")
 """Areas whose faults are put right on the machine, never in a container on it."""
 _ON_THE_HOST = "on the host of this container:"
+_BY_HAND = re.compile(r"\b(reseat|risers?|firmware setup|main board|power (off|cables?)|slots?|airflow|off and on)\b")
+"""What is done at a machine itself, out of reach of a virtual one on it."""
 
 
 def _fix(check: Check, verdict: Verdict, context: Context) -> tuple[str, ...]:
-    is_elsewhere = context.is_container and check.id.startswith(_OF_THE_HOST) and verdict.fix
-    if not is_elsewhere or any("container" in line or "onecat" in line for line in verdict.fix):
-        return verdict.fix
-    return (_ON_THE_HOST, *verdict.fix)
+    """What to do, with the place to do it where that is another one than the host that was looked at."""
+    if context.is_container:
+        is_elsewhere = check.id.startswith(_OF_THE_HOST) and verdict.fix
+        if is_elsewhere and not any("container" in line or "onecat" in line for line in verdict.fix):
+            return (_ON_THE_HOST, *verdict.fix)
+    elif is_virtual_machine(context):
+        return tuple(f"below this virtual machine: {line}" if _BY_HAND.search(line) else line for line in verdict.fix)
+    return verdict.fix
 
 
 def _finding(check: Check, verdict: Verdict, context: Context) -> Finding:

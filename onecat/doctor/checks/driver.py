@@ -8,6 +8,7 @@ from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.driver import INSTALL_GUIDE, install_driver
 from onecat.doctor.hardware import is_given_away, is_wsl
+from onecat.doctor.packages import rebuild_initramfs
 from onecat.doctor.registry import Verdict, check
 from onecat.knowledge.hardware import nvml_error
 
@@ -82,7 +83,8 @@ def driver_nouveau(context: Context) -> Iterator[Verdict]:
             evidence=tuple(f"{address}: driver nouveau" for address in held),
             fix=(
                 "echo 'blacklist nouveau' | sudo tee /etc/modprobe.d/nouveau.conf",
-                "sudo update-initramfs -u (Debian, Ubuntu) or sudo dracut --force (RHEL)",
+                rebuild_initramfs(context.facts.operating_system),
+                install_driver(context),
                 "sudo reboot",
             ),
         )

@@ -17,6 +17,7 @@ from onecat.doctor.hardware import (
     several_gpus,
     subject,
 )
+from onecat.doctor.packages import kernel_argument
 from onecat.doctor.registry import Verdict, check
 from onecat.facts import PciDevice, PciPort
 
@@ -148,7 +149,10 @@ def pcie_iommu(context: Context) -> Iterator[Verdict]:
             "The IOMMU refused an access",
             event_subject(context, event),
             (quoted(event),),
-            fix=("add iommu=pt to the kernel's command line, then reboot", "update the main board's firmware"),
+            fix=(
+                kernel_argument(context.facts.operating_system, "iommu=pt"),
+                "update the main board's firmware",
+            ),
         )
     if faults:
         return
@@ -170,7 +174,10 @@ def pcie_iommu(context: Context) -> Iterator[Verdict]:
             "info",
             "An IOMMU is at work without iommu=pt",
             evidence=(f"IOMMU groups: {groups}", *(place(gpu) for gpu in context.gpus)),
-            fix=("when NCCL hangs or is slow between GPUs: add iommu=pt to the kernel's command line, then reboot",),
+            fix=(
+                "when NCCL hangs or is slow between GPUs:",
+                kernel_argument(context.facts.operating_system, "iommu=pt"),
+            ),
         )
     else:
         yield Verdict("pass", "An IOMMU is at work; one GPU alone needs no way to another")

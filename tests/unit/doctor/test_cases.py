@@ -8,15 +8,11 @@ else, so that every other check has to skip.
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from onecat.config import load_profile
 from onecat.doctor import Finding, examine
@@ -39,22 +35,11 @@ from onecat.facts import (
 )
 from onecat.probe.importers import Capture, parse_capture
 from onecat.probe.merging import facts_from_parts
+from tests.public_cases import ASSIGNMENT, evidence
 
-CASES = Path(__file__).parents[4] / "shared" / "cases" / "cases.jsonl"
-ASSIGNMENT: dict[str, dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parents[2] / "fixtures" / "cases" / "assignment.yaml").read_text(encoding="utf-8")
-)["cases"]
 EXPECTED = {case: row["doctor"] for case, row in ASSIGNMENT.items() if "doctor" in row}
 GIB = 1 << 30
 MIB = 1 << 20
-
-
-@functools.cache
-def evidence() -> dict[str, str]:
-    if not CASES.exists():
-        pytest.skip("the cases of shared/cases are not on this machine")
-    rows = [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
-    return {row["id"]: row["raw_evidence"] for row in rows}
 
 
 def host(*gpus: Gpu, **changes: Any) -> Facts:

@@ -9,6 +9,7 @@ import pytest
 
 from onecat.config import Profile
 from onecat.doctor import Settings, examine
+from onecat.doctor.packages import kernel_argument, rebuild_initramfs
 from onecat.facts import (
     Clock,
     DockerContainer,
@@ -18,8 +19,10 @@ from onecat.facts import (
     GpuPair,
     GpuProcess,
     Listener,
+    LoadMeasurement,
     Nvidia,
     NvLink,
+    OperatingSystem,
     PciBus,
     PciPort,
     SeLinux,
@@ -306,3 +309,27 @@ def test_what_only_the_host_of_a_container_can_put_right_says_so() -> None:
     assert finding.fix[0] == "on the host of this container:"
     assert examine(inside, only=["clock.synchronized"])[0].status == "skip"
     assert examine(host(nvidia=of(*gpus)), only=["gpu.ecc-errors"])[0].fix == finding.fix[1:]
+
+
+def test_what_is_done_at_the_machine_itself_is_not_asked_of_a_virtual_one() -> None:
+    narrow = of(v100(0, pcie_replay_counter=0), loads=(LoadMeasurement(0, replays=3),))
+    (inside,) = examine(host(GUEST, narrow), only=["pcie.replays"])
+    (outside,) = examine(host(nvidia=narrow), only=["pcie.replays"])
+    assert outside.fix[0] == "power off, reseat the card, replace the riser"
+    assert inside.fix == (f"below this virtual machine: {outside.fix[0]}", *outside.fix[1:])
+
+
+@pytest.mark.parametrize(
+    ("system", "rebuild", "argument"),
+    [
+        ({"id": "ubuntu"}, "sudo update-initramfs -u", "sudo update-grub"),
+        ({"id": "rocky"}, "sudo dracut --force", "sudo grubby --update-kernel=ALL --args=iommu=pt"),
+        ({"id": "sles"}, "sudo dracut --force", "grub2-mkconfig"),
+        ({"id": "fedora", "kernel_command_line": "ostree=/ostree/boot.1"}, "rpm-ostree", "rpm-ostree kargs"),
+        ({"id": "alpine"}, "or", "have GRUB write its menu"),
+    ],
+)
+def test_what_to_type_is_that_of_the_distribution(system: dict[str, str], rebuild: str, argument: str) -> None:
+    known = OperatingSystem(**system)  # type: ignore[arg-type]
+    assert rebuild in rebuild_initramfs(known)
+    assert argument in kernel_argument(known, "iommu=pt")

@@ -73,6 +73,8 @@ def kernel_log(machine, emit):
     if machine.is_running and (lines is None or has_wrapped(lines)):
         emit(doing="running journalctl")
         older = run_journalctl(machine)
+        if lines is not None and not older:
+            emit(note=lost_beginning(machine))
         name, lines = ("journalctl -k", older) if older else (name, lines)
     if lines is None:
         if machine.is_root:
@@ -84,6 +86,12 @@ def kernel_log(machine, emit):
     text = "\n".join(relevant(lines))
     if text:
         emit(captures=[{"name": name, "text": text + "\n"}])
+
+
+def lost_beginning(machine):
+    """The note that the ring buffer has dropped its oldest lines and that no journal has them for this user."""
+    what = "the older part of the kernel log, which its ring buffer no longer holds"
+    return {"kind": "absent", "text": what} if machine.is_root else needs_root(what)
 
 
 def ring_buffer(machine):
