@@ -5,30 +5,15 @@ tests/fixtures/cases/assignment.yaml says what is expected and why; the cases' o
 
 from __future__ import annotations
 
-import functools
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from onecat.observe import Diagnosis, diagnose, load_signatures
+from tests.public_cases import ASSIGNMENT, evidence
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-CASES = Path(__file__).parents[4] / "shared" / "cases" / "cases.jsonl"
-ASSIGNMENT: dict[str, dict[str, Any]] = yaml.safe_load(
-    (FIXTURES / "cases" / "assignment.yaml").read_text(encoding="utf-8")
-)["cases"]
 DIAGNOSED = {case: row["diagnose"] for case, row in ASSIGNMENT.items() if "diagnose" in row}
-
-
-@functools.cache
-def evidence() -> dict[str, str]:
-    if not CASES.exists():
-        pytest.skip("the cases of shared/cases are not on this machine")
-    rows = [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
-    return {row["id"]: row["raw_evidence"] for row in rows}
 
 
 def told(diagnosis: Diagnosis) -> str:
