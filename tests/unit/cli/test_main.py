@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onecat import __version__
-from onecat.cli import console, main
+from onecat.cli import application, console, main
 from onecat.errors import ExitCode, OnecatError
 
 ONECAT = str(Path(sys.executable).with_name("onecat"))
@@ -70,6 +70,23 @@ def test_a_reader_that_goes_away_gets_no_traceback_and_no_answer_of_no(option: s
     assert (process.stderr.read(), process.wait()) == (b"", 141)
 
 
+@pytest.mark.parametrize("module", ["typer", "onecat.cli.console"])
+def test_ctrl_c_while_onecat_is_still_loaded_gets_no_traceback(module: str) -> None:
+    program = f"""
+import sys, signal, os
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from onecat.cli.main import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "\nonecat: interrupted; type the same command again to go on from here\n"
+
+
 @pytest.fixture
 def run_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -77,7 +94,7 @@ def run_command(
     """Runs the entry point with one more command, `work`, that does what the test wants."""
 
     def call(work: Callable[[], None], *arguments: str) -> tuple[int, str, str]:
-        real_app = main.build_app
+        real_app = application.build_app
 
         def build_app() -> typer.Typer:
             app = real_app()
@@ -88,7 +105,7 @@ def run_command(
 
             return app
 
-        monkeypatch.setattr(main, "build_app", build_app)
+        monkeypatch.setattr(application, "build_app", build_app)
         monkeypatch.setattr(sys, "argv", ["onecat", *arguments])
         with pytest.raises(SystemExit) as ended:
             main.main()
@@ -195,7 +212,7 @@ WORDS = st.lists(st.sampled_from(["up", "--debug", "-q", "--quiet", "--", "--jso
 
 @given(WORDS)
 def test_global_options_are_taken_out_and_nothing_else_moves(arguments: list[str]) -> None:
-    words, options = main.split_global_options(arguments)
+    words, options = application.split_global_options(arguments)
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    assert options == [each for each in arguments[:end] if each in main.GLOBAL_OPTIONS]
-    assert words == [each for each in arguments[:end] if each not in main.GLOBAL_OPTIONS] + arguments[end:]
+    assert options == [each for each in arguments[:end] if each in application.GLOBAL_OPTIONS]
+    assert words == [each for each in arguments[:end] if each not in application.GLOBAL_OPTIONS] + arguments[end:]
