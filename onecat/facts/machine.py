@@ -30,6 +30,11 @@ class OperatingSystem:
 
 @dataclass(frozen=True)
 class Cpu:
+    """logical_cores: all that /proc/cpuinfo lists. usable_cores: on which the probe was allowed to run (affinity, cpusets).
+
+    flags: instruction sets as /proc/cpuinfo names them (avx2, or Features of aarch64).
+    """
+
     model: str | None = None
     logical_cores: int | None = None
     usable_cores: int | None = None
@@ -40,6 +45,8 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Memory:
+    """Bytes, as /proc/meminfo has them. cgroup_limit: what the control group of the probe may use; None: no limit."""
+
     total: int | None = None
     available: int | None = None
     swap_total: int | None = None
@@ -117,8 +124,9 @@ KernelEventKind = Literal[
 class KernelEvent:
     """One thing the kernel log tells, however often it is repeated.
 
-    text: the first line of it; of Xid 154, which tells what is asked for now, the last. address: of the PCI function, as 0000:3b:00.0. xid: NVIDIA's error number.
-    process: the program named in it. count: how many such lines there are. seconds: since boot, of the last one.
+    text: the first line of it; of Xid 154, which tells what is asked for now, the last.
+    address: of the PCI function, as 0000:3b:00.0. xid: NVIDIA's error number. process: the program named in it.
+    count: how many such lines there are. seconds: since boot, of the last one.
     """
 
     kind: KernelEventKind

@@ -11,7 +11,7 @@ UBUNTU = 'PRETTY_NAME="Ubuntu 22.04.5 LTS"\nNAME="Ubuntu"\nVERSION_ID="22.04"\nI
 
 
 KERNEL_LOG = """\
-[    0.000000] Linux version 5.15.0-122-generic (buildd@host) (gcc (Ubuntu 11.4.0-1ubuntu1~22.04) 11.4.0) #132-Ubuntu SMP
+[    0.000000] Linux version 5.15.0-122-generic (buildd@host) (gcc 11.4.0) #132-Ubuntu SMP
 [    9.182312] nvidia: loading out-of-tree module taints kernel.
 [    9.412004] nvidia 0000:3b:00.0: enabling device (0140 -> 0142)
 """

@@ -239,7 +239,7 @@ def test_hosts_that_differ_from_a_known_one_in_numbers_are_hosts() -> None:
 
 def test_of_the_kernel_command_line_stays_what_tells_how_the_machine_is_set_up() -> None:
     line = "BOOT_IMAGE=/vmlinuz root=LABEL=midgard ip=10.0.0.1::10.0.0.2:::eth0 owner=amelie intel_iommu=on"
-    kept = "pcie_aspm=off iommu.passthrough=1 modprobe.blacklist=nouveau console=ttyS0 loglevel=3 nvproxy.enable=1 ro quiet"
+    kept = "pcie_aspm=off iommu.passthrough=1 modprobe.blacklist=nouveau console=ttyS0 nvproxy.enable=1 ro quiet"
     system = OperatingSystem(kernel_command_line=f"{line} {kept}")
     shown = redact_facts(replace(HEALTHY, operating_system=system), redactor()).operating_system
     assert shown is not None
