@@ -30,8 +30,9 @@ class OperatingSystem:
 
 @dataclass(frozen=True)
 class Cpu:
-    """logical_cores: all that /proc/cpuinfo lists. usable_cores: on which the probe was allowed to run (affinity, cpusets).
+    """The machine's processors.
 
+    logical_cores: all that /proc/cpuinfo lists. usable_cores: on which the probe may run (affinity, cpusets).
     flags: instruction sets as /proc/cpuinfo names them (avx2, or Features of aarch64).
     """
 
