@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from onecat.doctor import STATUSES, Finding, HostReport, Report, summary
 from onecat.render.columns import harmless
 from onecat.render.fleet import matrix, totals_line
+from onecat.render.grouping import grouped
 
 
 def doctor_markdown(report: Report, *, verbose: bool = False) -> str:
@@ -48,7 +49,7 @@ def _host(host: HostReport, profile: str | None, verbose: bool) -> Iterator[str]
         if found and (verbose or status not in ("pass", "skip")):
             yield f"### {status}"
             yield ""
-            for finding in found:
+            for finding in grouped(found):
                 yield from _finding(finding)
             yield ""
     if host.suitability:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from onecat.doctor import STATUSES, Check, Finding, HostReport, Report, Status, Suitability, summary
 from onecat.render import columns
 from onecat.render.fleet import matrix, matrix_lines, totals_line
+from onecat.render.grouping import grouped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -80,8 +81,8 @@ def _host(host: HostReport, profile: str | None, verbose: bool, width: int) -> I
     counts = ", ".join(f"{count} {status}" for status, count in summary(host.findings).items() if count)
     yield Line(f"{name}: {counts} ({host.seconds:.2f} s)", "bold", len(name))
     for status in STATUSES:
-        for finding in host.findings:
-            if finding.status == status and (verbose or status in _DETAILED):
+        if verbose or status in _DETAILED:
+            for finding in grouped(each for each in host.findings if each.status == status):
                 yield from _finding(finding, width)
     if host.suitability:
         yield Line("")
