@@ -288,34 +288,72 @@ def merge(document, part):
             document[key] = value
 
 
+class Record:
+    """What sources have told so far: parts of the document and notes, by their numbers.
+
+    untaken: the sources that no worker has begun.
+    """
+
+    def __init__(self, names):
+        self.names = names
+        self.untaken = set(range(len(names)))
+        self.parts = [[] for _ in names]  # type: list[list[dict[str, object]]]
+        self.notes = [[] for _ in names]  # type: list[list[dict[str, str]]]
+
+    def take(self, worker, message, limit):
+        """Take one message of a worker. limit: seconds that a source has, unless it says how many it needs."""
+        worker.limit = message.pop("limit", worker.limit)
+        worker.doing = message.pop("doing", worker.doing)
+        if "begin" in message:
+            worker.source, worker.doing = message["begin"], None
+            worker.since, worker.limit = time.monotonic(), limit
+            self.untaken.discard(worker.source)
+        elif "end" in message:
+            worker.source, worker.since, worker.limit = None, time.monotonic(), limit
+        elif worker.source is not None:
+            if "note" in message:
+                self.notes[worker.source].append(message.pop("note"))
+            if message:
+                self.parts[worker.source].append(message)
+
+    def note(self, worker, kind, text):
+        """Note why the source that a worker was at gave no more."""
+        if worker.source is not None:
+            text += " while " + worker.doing if worker.doing else ""
+            self.notes[worker.source].append({"kind": kind, "text": text})
+
+    def document(self):
+        document = {}  # type: dict[str, object]
+        for part in (each for parts in self.parts for each in parts):
+            merge(document, part)
+        document["sources"] = [name for name, parts in zip(self.names, self.parts) if parts]  # noqa: B905
+        document["notes"] = [
+            dict(note, source=name)
+            for name, notes in zip(self.names, self.notes)  # noqa: B905 - of Python 3.10
+            for note in notes
+        ]
+        return document
+
+
 def observe(machine, sources):
     """Run sources. Returns the parts of the document that they gave and their notes, in the order of the sources.
 
     sources: functions by name, at most 255.
     """
-    names = list(sources)
-    parts = {name: [] for name in names}  # type: dict[str, list[dict[str, object]]]
-    notes = {name: [] for name in names}  # type: dict[str, list[dict[str, str]]]
+    record = Record(list(sources))
     queue, numbers = os.pipe()
-    os.write(numbers, bytes(range(len(names))))
+    os.write(numbers, bytes(range(len(sources))))
     os.close(numbers)
-    untaken = set(range(len(names)))
     functions = list(sources.values())
     workers = []  # type: list[Worker]
-
-    def note(worker, kind, text):
-        if worker.source is not None:
-            text += " while " + worker.doing if worker.doing else ""
-            notes[names[worker.source]].append({"kind": kind, "text": text})
-
-    while workers or untaken:
+    while workers or record.untaken:
         now = time.monotonic()
         for worker in list(workers):
             if now > worker.since + worker.limit:
-                note(worker, "timeout", f"no answer within {worker.limit:g} s")
+                record.note(worker, "timeout", f"no answer within {worker.limit:g} s")
                 worker.kill()
                 workers.remove(worker)
-        if untaken and all(worker.is_waiting(now) for worker in workers):
+        if record.untaken and all(worker.is_waiting(now) for worker in workers):
             try:
                 workers.append(Worker(machine, functions, queue))
             except OSError:
@@ -323,46 +361,31 @@ def observe(machine, sources):
                 if not workers:
                     raise
         wait = min([worker.since + worker.limit - now for worker in workers] or [0])
-        wait = max(0, min(wait, PATIENCE_SECONDS) if untaken else wait)
-        poll = select.poll()
-        poll.register(STANDARD_OUTPUT, 0)
-        for worker in workers:
-            poll.register(worker.reader, select.POLLIN)
-        ready = [number for number, _ in poll.poll(wait * 1000)]
-        if STANDARD_OUTPUT in ready:
-            # The operator has gone: only then does a stream that is watched for nothing have something to tell.
-            for worker in workers:
-                worker.kill()
-            sys.exit(1)
-        for worker in [each for each in workers if each.reader in ready]:
+        for worker in telling(workers, max(0, min(wait, PATIENCE_SECONDS) if record.untaken else wait)):
             messages = worker.receive()
             if messages is None:
                 workers.remove(worker)
                 number = worker.end()
-                note(worker, "error", f"died of signal {number}" if number else "ended early")
+                record.note(worker, "error", f"died of signal {number}" if number else "ended early")
             for message in messages or []:
-                worker.limit = message.pop("limit", worker.limit)
-                worker.doing = message.pop("doing", worker.doing)
-                if "begin" in message:
-                    worker.source, worker.doing = message.pop("begin"), None
-                    worker.since, worker.limit = time.monotonic(), machine.timeout
-                    untaken.discard(worker.source)
-                elif "end" in message:
-                    worker.source, worker.since, worker.limit = None, time.monotonic(), machine.timeout
-                    message.clear()
-                elif worker.source is not None:
-                    if "note" in message:
-                        notes[names[worker.source]].append(message.pop("note"))
-                    if message:
-                        parts[names[worker.source]].append(message)
+                record.take(worker, message, machine.timeout)
     os.close(queue)
-    document = {}  # type: dict[str, object]
-    for name in names:
-        for part in parts[name]:
-            merge(document, part)
-    document["sources"] = [name for name in names if parts[name]]
-    document["notes"] = [dict(each, source=name) for name in names for each in notes[name]]
-    return document
+    return record.document()
+
+
+def telling(workers, seconds):
+    """The workers that have something to tell within this time. Ends them and the probe when the operator has gone."""
+    poll = select.poll()
+    poll.register(STANDARD_OUTPUT, 0)
+    for worker in workers:
+        poll.register(worker.reader, select.POLLIN)
+    ready = [number for number, _ in poll.poll(seconds * 1000)]
+    if STANDARD_OUTPUT in ready:
+        # Only then does a stream that is watched for nothing have something to tell.
+        for worker in workers:
+            worker.kill()
+        sys.exit(1)
+    return [each for each in workers if each.reader in ready]
 
 
 def loaded_late(module, name):
