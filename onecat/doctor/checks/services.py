@@ -120,7 +120,7 @@ def serving_restart_policy(context: Context) -> Iterator[Verdict]:
     """Units that run containers, for --restart in their command or a restart policy of the container they start."""
     docker = context.facts.docker
     containers = {each.name: each for each in (docker.containers if docker else None) or ()}
-    quiet = True
+    quiet, unknown = True, False
     mixed: set[str] = set()
     for unit in context.facts.systemd_units or ():
         command = _command(unit)
@@ -133,6 +133,9 @@ def serving_restart_policy(context: Context) -> Iterator[Verdict]:
         ]
         kept = [each for each in started if each.restart_policy not in (None, "", "no")]
         mixed.update(each.name for each in kept)
+        # `docker run` states the policy or wants none; `docker start` takes that of the container.
+        is_listed = docker is not None and docker.containers is not None
+        unknown = unknown or (not is_listed and re.search(r"\bdocker\b.*\bstart\b", command) is not None)
         if policy not in (None, "no") or kept:
             quiet = False
             yield Verdict(
@@ -159,7 +162,10 @@ def serving_restart_policy(context: Context) -> Iterator[Verdict]:
                 (f"docker inspect {each.name}: RestartPolicy {each.restart_policy}",),
                 fix=(f"docker update --restart=on-failure:5 {each.name}",),
             )
-    if quiet:
+    if quiet and unknown:
+        reason = requirements.docker_containers(context) or "the containers were not listed"
+        yield Verdict("skip", f"Not checked: a service starts a container whose restart policy is not known: {reason}")
+    elif quiet:
         yield Verdict("pass", "No server is restarted by two")
 
 

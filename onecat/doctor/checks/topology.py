@@ -47,6 +47,8 @@ def topology_numa(context: Context) -> Iterator[Verdict]:
         yield Verdict("skip", "Not checked: the NUMA node of the GPUs is not known (normal in virtual machines)")
     elif len(set(nodes.values())) == 1:
         yield Verdict("pass", f"All on NUMA node {next(iter(nodes.values()))}", evidence=evidence)
+    elif _all_linked(context):
+        yield Verdict("pass", "The GPUs are near different processors, and NVLink joins them all", evidence=evidence)
     else:
         groups = {
             node: [index for index, each in nodes.items() if each == node] for node in sorted(set(nodes.values()))
@@ -139,6 +141,13 @@ def _numa_node(context: Context, gpu: Gpu) -> int | None:
     device = context.pci_device(gpu)
     node = device.numa_node if device is not None and device.numa_node is not None else gpu.numa_node
     return node if node is not None and node >= 0 else None
+
+
+def _all_linked(context: Context) -> bool:
+    """Whether NVLink joins every two GPUs, so that nothing between them goes by way of the processors."""
+    count = len(context.gpus)
+    linked = {frozenset((pair.first, pair.second)) for pair in context.nvidia.pairs if _linked(pair)}
+    return count > 1 and len(linked) >= count * (count - 1) // 2
 
 
 def _groups(context: Context, pairs: list[GpuPair]) -> list[list[int]]:

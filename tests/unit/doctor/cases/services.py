@@ -8,7 +8,7 @@ from onecat.doctor import Settings
 from onecat.facts import Facts, ServerLog, Tools
 from tests.unit.doctor.cases.form import Case, case
 from tests.unit.doctor.examples import HEALTHY, V100
-from tests.unit.doctor.host_examples import KNOWN, container, known, unit
+from tests.unit.doctor.host_examples import KNOWN, container, docker, known, unit
 
 SERVE = "/opt/vllm/bin/vllm serve /srv/models/qwen --port 8000"
 DOCKER_RUN = "/usr/bin/docker run --name vllm --gpus all -p 127.0.0.1:8000:8000 vllm/vllm-openai:v0.27.1"
@@ -23,6 +23,11 @@ ONECAT = {
 
 def log(*lines: str) -> Facts:
     return known(server_logs=(ServerLog("server.log", lines),))
+
+
+def unlisted(command: str) -> Facts:
+    """A unit that runs this command, on a host whose Docker daemon does not let this user in."""
+    return replace(docker(state="forbidden", containers=None), systemd_units=unit(ExecStart=command).systemd_units)
 
 
 def mixed(command: str) -> Facts:
@@ -71,6 +76,8 @@ CASES: list[Case] = [
     case("serving.restart-policy", "info", "restarts vllm without end", container(restart_policy="always")),
     case("serving.restart-policy", "pass", "", container(restart_policy="always", image="nvidia/dcgm-exporter:4")),
     case("serving.restart-policy", "skip", "not known", HEALTHY),
+    case("serving.restart-policy", "skip", "daemon refuses this user", unlisted("/usr/bin/docker start -a vllm")),
+    case("serving.restart-policy", "pass", "restarted by two", unlisted(DOCKER_RUN)),
     case("serving.start-limit", "pass", "gives up", unit(**ONECAT)),
     case("serving.start-limit", "pass", "is not restarted", unit(ExecStart=SERVE)),
     case("serving.start-limit", "warn", "restarted for ever", unit(ExecStart=SERVE, Restart="always")),

@@ -34,6 +34,7 @@ TORUS = {(first, second): "NV2" for first in range(4) for second in range(first 
 CASES: list[Case] = [
     case("topology.numa", "pass", "All on NUMA node 0", pair("PHB")),
     case("topology.numa", "info", "GPU 0 near 0, GPU 1 near 1", HEALTHY),
+    case("topology.numa", "pass", "NVLink joins them all", with_nvidia(pairs=(GpuPair(0, 1, "NV6"),))),
     case("topology.numa", "pass", "one NUMA node", replace(HEALTHY, cpu=Cpu(numa_nodes=1))),
     case("topology.numa", "skip", "normal in virtual machines", with_nvidia(pci_devices=(device(0, numa_node=-1),))),
     case("topology.peer-access", "pass", "Every two of the 2 GPUs", HEALTHY),
