@@ -44,7 +44,7 @@ def explain(
 
     screen = Console()
     width = min(screen.width, 100)
-    if len(checks) == 1 and word == checks[0].id:
+    if len(checks) == 1 and word is not None and word.lower() == checks[0].id:
         print_lines(screen, explain_lines(checks[0], said, width))
         return
     print_lines(screen, index_lines(checks, width))
@@ -63,10 +63,11 @@ def _meant(word: str, claims_only: bool) -> tuple[tuple[Check, ...], tuple[Claim
     from onecat.doctor import all_checks, find_check
     from onecat.knowledge.claims import claims_about, find_claims
 
+    word = word.lower()
     if any(each.id == word for each in all_checks()):
         return (() if claims_only else (find_check(word),)), claims_about(word)
     checks = tuple(each for each in all_checks() if each.id.partition(".")[0] == word)
-    claims = find_claims(word)
+    claims = find_claims(word) if word.strip() else ()
     if not claims and claims_only:
         claims = tuple(dict.fromkeys(claim for each in checks for claim in claims_about(each.id)))
     if not (checks or claims):

@@ -40,10 +40,12 @@ class Output:
         if self.is_printed:
             return
         path = Path(self.file)
-        if not self.file or path.is_dir():
+        if not self.file or os.path.isdir(path):  # noqa: PTH112 - answers also where asking is forbidden
             raise self._refused(f"{self.file!r} names no file", "a file, or - for standard output")
-        if not path.parent.is_dir():
+        if not os.path.isdir(path.parent):  # noqa: PTH112
             raise self._refused(f"{path.parent} is no directory", "a file in a directory that is there")
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise self._refused(f"{self.file} cannot be written: Permission denied", "a directory of yours")
         if not os.path.lexists(path):  # a link that leads nowhere is somebody's too
             return
         if path.is_symlink() or not path.is_file():

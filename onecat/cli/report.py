@@ -71,6 +71,8 @@ def report(
         from onecat.probe import Observing, ProbeOptions
 
         targets = targets_of([host], None)
+        if len(targets) != 1:
+            raise _not_one(len(targets))
         options = ProbeOptions(checked_root(root, targets), timeout, sudo=sudo, load=load)
         (observed,) = wait_for(Observing(targets, options, parallel=1, connect_timeout=connect_timeout), 1)
     if observed.facts is None:
@@ -99,11 +101,15 @@ def _the_only_one(saved: Sequence[str]) -> Observation:
 
     observations = saved_hosts(saved)
     if len(observations) != 1:
-        raise OnecatError(
-            f"a report is about one host, and there are {len(observations)}",
-            expected="the captures of one host, as --from gpu1=FILE or a directory",
-        )
+        raise _not_one(len(observations))
     return observations[0]
+
+
+def _not_one(count: int) -> OnecatError:
+    return OnecatError(
+        f"a report is about one host, and there are {count}",
+        expected="--host HOST, or the captures of one host, as --from gpu1=FILE or a directory",
+    )
 
 
 def _plan(deployment: Deployment, facts: Facts) -> str:

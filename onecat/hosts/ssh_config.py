@@ -159,7 +159,11 @@ def _number(found: SSHConfigDict, key: str, otherwise: str) -> float:
     value = str(found.get(key, otherwise))
     seconds = re.fullmatch(r"(\d+)([sm]?)", value)
     if seconds is None:
-        raise OnecatError(f"the configuration of ssh has {value!r} for {key}", expected="a number")
+        raise OnecatError(
+            f"the configuration of ssh has {value!r} for {key}",
+            expected="a number",
+            next_steps=[f"correct it, or see where it comes from: ssh -v {found.get('hostname', 'HOST')}"],
+        )
     return int(seconds[1]) * (60 if seconds[2] == "m" else 1)
 
 

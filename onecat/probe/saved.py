@@ -61,15 +61,17 @@ def read_hosts(arguments: Sequence[str]) -> list[Facts]:
     """The facts that the arguments of `--from` stand for, in the order of their first mention.
 
     Saved facts stand each for themselves: a host of its own name, or of the file's where they say `local`; a file may
-    have those of several hosts, a line each. A directory is one host named after it. `NAME=FILE` and `NAME=DIRECTORY`
-    add to the host NAME. All other captures are one host together, named after the file when there is only one. `-` is
-    standard input.
+    have those of several hosts, a line each. Where a name is taken, the file stands behind it. A directory is one host
+    named after it. `NAME=FILE` and `NAME=DIRECTORY` add to the host NAME. All other captures are one host together,
+    named after the file when there is only one. `-` is standard input.
     Raises OnecatError (exit code 2) when one cannot be read or no importer knows what it holds.
     """
     hosts: dict[str, _Host] = {}
     loose: list[str] = []
     for number, argument in enumerate(arguments):
         name, place = _named(argument)
+        if not place:
+            raise OnecatError("'' names no file", expected="FILE, NAME=FILE, a directory, or - for standard input")
         path = Path(place)
         if place != "-" and _is(path.is_dir):
             host = hosts.setdefault(f"name {name or _directory_name(path)}", _Host(name or _directory_name(path)))
@@ -80,7 +82,7 @@ def read_hosts(arguments: Sequence[str]) -> list[Facts]:
         if lines and not name:
             for line, each in enumerate(lines, 1):
                 facts = _saved_facts(each, f"{place}:{line}")
-                hosts[f"saved {number} {line}"] = _Host(facts.host, saved=facts)
+                hosts[f"saved {number} {line}"] = _Host(_free(facts.host, f"{place}:{line}", hosts), saved=facts)
             continue
         document = _saved_document(text)
         if document is not None:
@@ -90,7 +92,7 @@ def read_hosts(arguments: Sequence[str]) -> list[Facts]:
                 _add_saved(host, facts, place)
             else:
                 own = facts.host if facts.host != "local" else _stem(place)
-                hosts[f"saved {number}"] = _Host(own, saved=facts)
+                hosts[f"saved {number}"] = _Host(_free(own, place, hosts), saved=facts)
             continue
         host = hosts.setdefault(f"name {name}" if name else "loose", _Host(name or LOOSE_HOST))
         host.parts += _parts(place, text)
@@ -98,6 +100,11 @@ def read_hosts(arguments: Sequence[str]) -> list[Facts]:
             loose.append(place)
             host.name = _stem(place) if len(loose) == 1 else LOOSE_HOST
     return [host.facts() for host in hosts.values()]
+
+
+def _free(name: str, place: str, hosts: dict[str, _Host]) -> str:
+    """A name that tells a host from the others."""
+    return f"{name} ({place})" if any(host.name == name for host in hosts.values()) else name
 
 
 def _named(argument: str) -> tuple[str | None, str]:

@@ -44,6 +44,17 @@ def test_all_claims_can_be_listed() -> None:
     assert "selinux-off" in {claim["id"] for claim in area["claims"]}
 
 
+def test_a_word_in_any_case_means_the_same() -> None:
+    assert run("PCIE").stdout == run("pcie").stdout
+    assert run("GPU.Xid").stdout == run("gpu.xid").stdout
+
+
+def test_no_word_at_all_is_no_topic() -> None:
+    done = run("")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no check, area or topic is called ''" in done.stderr
+
+
 def test_an_unknown_word_is_answered_with_the_nearest() -> None:
     for word, near in (("gpu.cuont", "gpu.count"), ("nvpf4", "nvfp4")):
         done = run(word)

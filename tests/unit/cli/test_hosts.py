@@ -99,6 +99,8 @@ def test_a_broken_ssh_configuration_is_told_before_any_host(tmp_path: Path) -> N
     [
         (("--smoke",), "--smoke needs to know the image"),
         (("--watch", "--format", "junit"), "--watch looks at hosts"),
+        (("--only", "gpu.*", "--skip", "*"), "no check is left"),
+        (("--from", ""), "'' names no file"),
         (("--watch", "--fix-script", "-"), "--watch looks at hosts"),
         (("--fix-script", "-", "--host", f"local,{NOBODY_LISTENS}"), "a fix script is for one host"),
     ],

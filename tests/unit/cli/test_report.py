@@ -88,3 +88,5 @@ def test_a_report_is_about_one_host(directory: Path) -> None:
     write(directory / "other.json", replace(FACTS, host="hera"))
     done = run(directory, "report", "--from", "facts.json", "--from", "other.json")
     assert (done.returncode, "about one host" in done.stderr) == (2, True)
+    typed = run(directory, "report", "--host", "zeus,hera")
+    assert (typed.returncode, "about one host" in typed.stderr) == (2, True)

@@ -56,6 +56,19 @@ def test_saved_facts_stand_each_for_a_host(folder: Path) -> None:
     assert [(facts.host, facts.user) for facts in hosts] == [("gpu7", "seven"), ("gpu8", "eight"), ("dmesg", None)]
 
 
+def test_saved_facts_with_the_same_name_are_told_apart_by_their_file(folder: Path) -> None:
+    for name in ("a", "b"):
+        (folder / name).mkdir()
+        (folder / name / "facts.json").write_text(json.dumps(to_json(Facts(host="local"))))
+    hosts = read_hosts([str(folder / "a" / "facts.json"), str(folder / "b" / "facts.json")])
+    assert [host.host for host in hosts] == ["facts", f"facts ({folder}/b/facts.json)"]
+
+
+def test_an_argument_that_names_nothing_is_not_the_working_directory() -> None:
+    with pytest.raises(OnecatError, match="'' names no file"):
+        read_hosts([""])
+
+
 def test_a_directory_is_one_host_named_after_it(folder: Path) -> None:
     (facts,) = read_hosts(["rack/gpu1/"])
     assert facts.host == "gpu1"
