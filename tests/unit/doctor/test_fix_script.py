@@ -143,6 +143,16 @@ def test_a_driver_is_left_alone_where_none_is_asked_for() -> None:
     assert "driver" not in steps(script(unknown, profile=None))
 
 
+def test_no_driver_is_replaced_below_programs_that_use_it() -> None:
+    step = script(BARE, NOUVEAU).partition("driver_is_right() {")[2]
+    asked, stopped, installed = (
+        step.index(words)
+        for words in ("nvidia-smi --query-compute-apps", "programs use the GPUs", "install_driver 580")
+    )
+    assert asked < stopped < installed
+    assert "timeout 20 nvidia-smi" in step  # which hangs where a GPU is dead
+
+
 def test_each_command_stands_below_the_finding_that_it_is_for() -> None:
     lines = script(BARE, NOUVEAU, NO_DOCKER).splitlines()
     at = lines.index("# fail: nouveau holds the GPUs [driver.nouveau]")
