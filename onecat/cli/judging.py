@@ -66,8 +66,7 @@ class Rules:
 
 def saved_hosts(arguments: Sequence[str]) -> list[Observation]:
     """The hosts of `--from`."""
-    from onecat.probe import Observation
-    from onecat.probe.saved import read_hosts
+    from onecat.probe import Observation, read_hosts
 
     return [Observation(facts.host, 0.0, facts) for facts in read_hosts(arguments)]
 
@@ -83,8 +82,7 @@ def load_rules(
 ) -> Rules:
     """The rules that the command line and onecat.yaml ask for. Raises OnecatError when they cannot be meant."""
     from onecat.config import load_profile
-    from onecat.doctor import all_checks
-    from onecat.doctor.examination import select
+    from onecat.doctor import all_checks, select
 
     if deployment is not None:
         settings = settings_of(deployment, settings)

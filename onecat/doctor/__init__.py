@@ -6,7 +6,7 @@ run (suitability). A check is one function in checks/, found by its decorator.
 
 from onecat.doctor.changes import Change, changes, remembered
 from onecat.doctor.context import Context, Settings
-from onecat.doctor.examination import examine, suitability
+from onecat.doctor.examination import examine, select, suitability
 from onecat.doctor.findings import STATUSES, Finding, HostReport, Report, Status, Suitability, reaches, summary
 from onecat.doctor.registry import Check, all_checks, find_check
 
@@ -27,6 +27,7 @@ __all__ = [
     "find_check",
     "reaches",
     "remembered",
+    "select",
     "suitability",
     "summary",
 ]

@@ -14,7 +14,7 @@ import yaml
 from onecat.config import Profile, load_profile
 from onecat.doctor import Finding, examine
 from onecat.facts import Facts
-from onecat.probe.saved import read_hosts
+from onecat.probe import read_hosts
 
 FIXTURES = Path(__file__).parents[4] / "shared" / "fixtures"
 ROOMS = ("nvidia-smi", "lspci", "dmesg", "topo", "collect_env", "misc")

@@ -11,8 +11,7 @@ import pytest
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.facts import Facts, to_json
-from onecat.probe import saved
-from onecat.probe.saved import read_hosts
+from onecat.probe import read_hosts, saved
 
 GPU = "GPU 0: Tesla T4 (UUID: GPU-1)\n"
 KERNEL = "[  10.000000] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n"

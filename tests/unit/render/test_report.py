@@ -9,7 +9,7 @@ import pytest
 
 from onecat.doctor import HostReport, examine
 from onecat.facts import Facts, OperatingSystem, from_json
-from onecat.probe.saved import read_hosts
+from onecat.probe import read_hosts
 from onecat.render.redaction import Redactor, redact_facts, strings_of
 from onecat.render.report import Observed, known_fields, report_markdown
 from tests.unit.doctor.examples import HEALTHY, HUNG, NOTHING_KNOWN, V100, two, with_gpus, with_nvidia

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.facts import from_json, to_json
+from onecat.probe import read_hosts
 from onecat.probe.importers import Capture, all_importers, parse_capture
 from onecat.probe.importers.text import decode
 from onecat.probe.merging import facts_from_document, facts_from_parts, merge_parts
-from onecat.probe.saved import read_hosts
 
 CAPTURES = Path(__file__).parents[3] / "fixtures" / "captures"
 SHARED = Path(__file__).parents[5] / "shared" / "fixtures"

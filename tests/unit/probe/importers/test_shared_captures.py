@@ -8,7 +8,7 @@ import pytest
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.facts import Facts
-from onecat.probe.saved import read_hosts
+from onecat.probe import read_hosts
 
 SHARED = Path(__file__).parents[5] / "shared" / "fixtures"
 GIB = 1024**3
