@@ -8,6 +8,8 @@ from onecat.doctor.context import Context
 from onecat.doctor.hardware import is_wsl
 from onecat.doctor.packages import install
 from onecat.doctor.registry import Verdict, check
+from onecat.doctor.services import runs_systemd
+from onecat.facts import OperatingSystem
 
 MOST_OFFSET_SECONDS = 5.0
 """More than what a slow connection can feign, less than what any validity period forgives."""
@@ -65,8 +67,12 @@ def clock_synchronized(context: Context) -> Iterator[Verdict]:
             "info",
             "No time server keeps this clock",
             evidence=("the kernel's clock is not marked as synchronized",),
-            fix=(
-                "sudo timedatectl set-ntp true",
-                *install(context.facts.operating_system, debian="chrony", redhat="chrony", suse="chrony"),
-            ),
+            fix=_keeping(context.facts.operating_system),
         )
+
+
+def _keeping(system: OperatingSystem | None) -> tuple[str, ...]:
+    chrony = install(system, debian="chrony", redhat="chrony", suse="chrony")
+    if not runs_systemd(system):
+        return chrony
+    return ("sudo timedatectl set-ntp true", "or, where that answers `NTP not supported`:", *chrony)

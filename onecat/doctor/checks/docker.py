@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onecat.doctor import requirements
+from onecat.doctor import requirements, services
 from onecat.doctor.context import Context
 from onecat.doctor.findings import Status
 from onecat.doctor.packages import family
@@ -46,7 +46,7 @@ def docker_daemon(context: Context) -> Iterator[Verdict]:
         else:
             yield Verdict("skip", f"Not checked: {context.why_absent('docker', 'no Docker facts were collected')}")
         return
-    evidence = (f"{docker.socket}: {docker.error}",)
+    evidence = (f"{docker.socket}: {docker.error or docker.state}",)
     if docker.state == "reachable":
         yield Verdict(
             "pass",
@@ -68,7 +68,10 @@ def docker_daemon(context: Context) -> Iterator[Verdict]:
             bad,
             f"No Docker daemon answers{effect}",
             evidence=evidence,
-            fix=("sudo systemctl enable --now docker", "or, for a daemon elsewhere: export DOCKER_HOST=unix://PATH"),
+            fix=(
+                services.start(context.facts.operating_system, "docker"),
+                "or, for a daemon elsewhere: export DOCKER_HOST=unix://PATH",
+            ),
         )
 
 
