@@ -106,6 +106,21 @@ install_driver 580 proprietary
     assert done.stdout.splitlines()[0] == "the manual of your distribution dkms", done.stderr
 
 
+@pytest.mark.parametrize(("candidate", "locked"), [("", []), ("cuda-drivers.x86_64", ["locked to 580"])])
+def test_versions_are_locked_only_where_a_package_source_has_the_driver(candidate: str, locked: list[str]) -> None:
+    functions = script(on(BARE, "rocky"), NOUVEAU).partition("# --- Only on")[0]
+    machine = f"""
+os_release() {{ echo rocky; }}
+dnf() {{ :; }}
+package_candidate() {{ printf '%s' '{candidate}'; }}
+lock_driver() {{ echo "locked to $1"; }}
+require_package() {{ echo "$2"; }}
+install_driver 580 proprietary
+"""
+    done = subprocess.run(["sh"], input=functions + machine, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["dkms", *locked, "cuda-drivers"], done.stderr
+
+
 def test_a_unit_that_starts_without_persistence_mode_is_told_otherwise() -> None:
     text = script(BARE, NOUVEAU, NO_DOCKER)
     assert "nvidia-persistenced.service.d/onecat.conf" in text
