@@ -7,6 +7,7 @@ each source.
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disable-error-code="name-defined"
 # ruff: noqa: F821
 
+import os
 import sys
 
 
@@ -35,12 +36,16 @@ sys.meta_path.insert(0, Packed())
 try:
     import binascii
     import zlib
+    from _frozen_importlib_external import PathFinder  # Without the import of importlib.
 
+    if PathFinder.find_spec("json") is None:
+        raise ImportError("json")
     from onecat.probe.agent.core import main
 except ImportError:
     # A Python without the standard library (Debian's python3-minimal): what a host without Python can do, it can.
-    import os
-
     os.execv("/bin/sh", ["sh", "-c", COLLECTOR, "onecat-probe", *sys.argv[1:]])
 
-sys.exit(main(sys.argv[1:], INDEX))
+code = main(sys.argv[1:], INDEX)
+sys.stdout.flush()
+# Python would clean up first, which takes longer than some of the sources.
+os._exit(code)

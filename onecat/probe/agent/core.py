@@ -14,19 +14,26 @@ its notes carry. Sources named as in `Machine.asked` run only when they are aske
 - `note={"kind": ..., "text": ...}` for what it cannot tell while it can tell other things, see needs_root;
 - `captures=[{"name": ..., "text": ...}]`, output of programs that onecat.probe.importers reads.
 
-Every host pays for what is imported here, in time and processor: so no argparse, subprocess, shutil, pathlib.
+Every host pays for what is imported here, in time and processor: so no argparse, subprocess, shutil, pathlib, and of
+re, json and signal only what does not make enums and patterns; sources import re and json by `late`.
 """
 
 # ruff: noqa: PTH100, PTH110, PTH116, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
+import _signal  # type: ignore[import-not-found] # what is behind signal, which makes enums of its numbers
 import errno
-import json
+import gc
+import marshal
 import os
 import select
-import signal
 import sys
 import time
+
+try:
+    from _json import encode_basestring  # What is behind json, which loads re.
+except ImportError:
+    from json.encoder import encode_basestring
 
 SCHEMA = "onecat.facts/1"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -36,9 +43,25 @@ PATIENCE_SECONDS = 0.01
 BUSY_PATIENCE_SECONDS = 0.3
 """The same for a worker that computes: a second one would not make the first faster."""
 STANDARD_OUTPUT = 1
+HEAD_BYTES = 4
+"""Before each packet of a worker: the length of the message in it."""
 PROGRAM_SECONDS = 5.0
 PROGRAM_BYTES = 4 << 20
 KINDS_OF_ERROR = {errno.ENOENT: "absent", errno.EACCES: "permission", errno.EPERM: "permission"}
+
+
+GATHER_SECONDS = 0.01
+"""How long messages of workers may lie in their pipes, so that not each of them wakes the probe."""
+
+
+class Late:
+    """A module that is imported when something of it is first used."""
+
+    def __init__(self, name):
+        self.__name__ = name
+
+    def __getattr__(self, attribute):
+        return getattr(__import__(self.__name__), attribute)
 
 
 class Unknown(Exception):
@@ -155,7 +178,7 @@ def run_program(argv, limit):
         for reader in read:
             os.close(reader)
         if status is None:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, _signal.SIGKILL)
             os.waitpid(pid, os.WNOHANG)
     if status is None:
         raise Unknown("timeout", f"{' '.join(argv)} did not end within {limit:g} s")
@@ -187,7 +210,7 @@ def read_file_or_none(path):
 
 
 class Worker:
-    """A process that takes sources from a queue; what they emit arrives as lines of JSON.
+    """A process that takes sources from a queue; what they emit arrives in packets.
 
     source: the number of the one it is at, None before and between them. since: when it began that.
     """
@@ -215,8 +238,15 @@ class Worker:
     def receive(self):
         """The messages that have arrived; None at the end."""
         data = os.read(self.reader, 1 << 20)
-        *lines, self.buffer = (self.buffer + data).split(b"\n")
-        return [json.loads(line.decode()) for line in lines] if data else None
+        self.buffer += data
+        messages = []
+        while len(self.buffer) >= HEAD_BYTES:
+            end = HEAD_BYTES + int.from_bytes(self.buffer[:HEAD_BYTES], "big")
+            if len(self.buffer) < end:
+                break
+            messages.append(marshal.loads(self.buffer[HEAD_BYTES:end]))  # noqa: S302 - from our own process
+            self.buffer = self.buffer[end:]
+        return messages if data else None
 
     def is_waiting(self, now):
         """Whether it has been at one thing for a while, not computing."""
@@ -229,7 +259,7 @@ class Worker:
 
     def kill(self):
         """Give up on it and what it started. It is not waited for: one stuck in the kernel cannot be killed."""
-        os.killpg(self.pid, signal.SIGKILL)
+        os.killpg(self.pid, _signal.SIGKILL)
         os.waitpid(self.pid, os.WNOHANG)
         os.close(self.reader)
 
@@ -246,7 +276,8 @@ def work(machine, sources, queue, writer):
         os.dup2(nowhere, stream)
 
     def emit(**part):
-        data = json.dumps(part).encode() + b"\n"
+        data = marshal.dumps(part)
+        data = len(data).to_bytes(HEAD_BYTES, "big") + data
         while data:
             data = data[os.write(writer, data) :]
 
@@ -282,8 +313,8 @@ def merge(document, part):
     for key, value in part.items():
         if isinstance(value, dict):
             merge(document.setdefault(key, {}), value)
-        elif isinstance(value, list):
-            document[key] = document.get(key, []) + value
+        elif isinstance(value, (list, tuple)):
+            document[key] = document.get(key, []) + list(value)
         else:
             document[key] = value
 
@@ -335,6 +366,19 @@ class Record:
         return document
 
 
+def as_json(value):
+    """A value as JSON; a number that JSON does not have becomes null."""
+    if isinstance(value, str):
+        return encode_basestring(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join([as_json(str(key)) + ": " + as_json(value[key]) for key in value]) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join([as_json(each) for each in value]) + "]"
+    if value is None or value != value or value in (float("inf"), float("-inf")):
+        return "null"
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
+
+
 def observe(machine, sources):
     """Run sources. Returns the parts of the document that they gave and their notes, in the order of the sources.
 
@@ -373,13 +417,22 @@ def observe(machine, sources):
     return record.document()
 
 
-def telling(workers, seconds):
-    """The workers that have something to tell within this time. Ends them and the probe when the operator has gone."""
+def look(workers, events, seconds):
+    """What is ready: standard output when the operator has gone, readers of workers that have ended or have events.
+
+    events: bits of select.poll.
+    """
     poll = select.poll()
     poll.register(STANDARD_OUTPUT, 0)
     for worker in workers:
-        poll.register(worker.reader, select.POLLIN)
-    ready = [number for number, _ in poll.poll(seconds * 1000)]
+        poll.register(worker.reader, events)
+    return [number for number, _ in poll.poll(seconds * 1000)]
+
+
+def telling(workers, seconds):
+    """The workers that have something to tell within this time. Ends them and the probe when the operator has gone."""
+    gathering = 0 if any(worker.buffer for worker in workers) else min(seconds, GATHER_SECONDS)
+    ready = look(workers, 0, gathering) or look(workers, select.POLLIN, seconds - gathering)
     if STANDARD_OUTPUT in ready:
         # Only then does a stream that is watched for nothing have something to tell.
         for worker in workers:
@@ -427,6 +480,8 @@ def main(arguments, index):
         sys.stderr.write("onecat-probe: " + str(error) + "\n")
         return 2
     asked = {name: options.get("--" + name) for name in ("load", "smoke")}
+    # It ends before its garbage matters, and looking for that would write to all memory that workers share.
+    gc.disable()
     machine = Machine(options.get("--root", "/"), timeout, paths, asked)
     sources = {name: loaded_late(module, name) for name, module in index.items()}
     document = {
@@ -444,5 +499,5 @@ def main(arguments, index):
         text = "sudo asks for a password or forbids it: observed without root"
         document["notes"].append({"source": "sudo", "kind": "permission", "text": text})
     # Names of files and variables may be no UTF-8: what Python cannot write becomes a question mark.
-    sys.stdout.buffer.write(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+    sys.stdout.buffer.write(as_json(document).encode("utf-8", "replace") + b"\n")
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from onecat.probe.agent.sources.environment import MATTERS, without_secrets
+from onecat.probe.agent.sources.environment import matters, without_secrets
 from onecat.probe.importers.registry import Capture, Part, importer
 
 _VARIABLE = re.compile(r"^(?:export )?([A-Za-z_]\w{0,80})=(.{0,4000})$", re.MULTILINE)
@@ -13,12 +13,13 @@ _VARIABLE = re.compile(r"^(?:export )?([A-Za-z_]\w{0,80})=(.{0,4000})$", re.MULT
 
 def matching_variables(text: str) -> list[list[str]]:
     """Name and value of each variable that matters, in the order of their names; secrets are hidden."""
+    # The agent's modules are untyped: Python 3.6 has to read them.
+    is_told: Callable[[str], bool] = matters
+    hidden: Callable[[str, str], str] = without_secrets
     found: dict[str, str] = {}
     for name, value in _VARIABLE.findall(text):
-        if MATTERS.fullmatch(name):
+        if is_told(name):
             found.setdefault(name, value)
-    # The agent's modules are untyped: Python 3.6 has to read them.
-    hidden: Callable[[str, str], str] = without_secrets
     return [[name, hidden(name, value)] for name, value in sorted(found.items())]
 
 

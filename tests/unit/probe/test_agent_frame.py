@@ -275,7 +275,7 @@ def test_a_python_without_its_library_leaves_the_work_to_the_shell(tmp_path: Pat
     broken = tmp_path / "python3"
     broken.write_text(
         f'#!/bin/sh\n[ "$1" = -V ] && {{ echo "Python 3.11.2"; exit 0; }}\n'
-        f'{{ echo "import sys; sys.modules[\'json\'] = None"; cat; }} | exec {sys.executable} "$@"\n'
+        f'{{ echo "import sys; del sys.path[:-1]"; cat; }} | exec {sys.executable} "$@"\n'
     )
     broken.chmod(0o755)
     assert bootstrapped(tmp_path).startswith("===== onecat: date +%s\n")

@@ -5,7 +5,10 @@
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import os
-import re
+
+from onecat.probe.agent.core import Late
+
+re = Late("re")
 
 ROOT = "/usr/local/Ascend"
 FILES = (
@@ -28,7 +31,7 @@ VENDOR = "19e5"
 
 def ascend(machine, emit):
     devices = accelerators(machine)
-    nodes = ["/dev/" + name for name in machine.list("/dev") if re.match(r"davinci\d+$", name)]
+    nodes = ["/dev/" + name for name in machine.list("/dev") if name.startswith("davinci") and name[7:].isdigit()]
     program = machine.find_program("npu-smi")
     files = [path for path in FILES if machine.exists(path)]
     emit(ascend={"pci_devices": devices, "files": files + nodes})

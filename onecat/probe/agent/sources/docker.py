@@ -5,9 +5,10 @@
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import os
-import re
 
-from onecat.probe.agent.core import Unknown
+from onecat.probe.agent.core import Late, Unknown
+
+re = Late("re")
 
 COMPOSE_PLUGINS = (
     "/usr/local/lib/docker/cli-plugins/docker-compose",

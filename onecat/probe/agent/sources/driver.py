@@ -4,9 +4,11 @@
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import os
-import re
 
+from onecat.probe.agent.core import Late
 from onecat.probe.agent.sources import files
+
+re = Late("re")
 
 FABRIC_MANAGER, SWITCH_FILE = "nv-fabricmanager", "/dev/nvidia-nvswitchctl"
 LINUX_NAME_LENGTH = 15
@@ -19,7 +21,7 @@ def driver(machine, emit):
     libraries = files.find_library(machine.path, "libnvidia-ml.so.1"), files.find_library(machine.path, "libcuda.so.1")
     facts = {
         "nouveau_loaded": machine.exists("/sys/module/nouveau")
-        or re.search(r"^nouveau ", machine.read_or_none("/proc/modules") or "", re.MULTILINE) is not None,
+        or "\nnouveau " in "\n" + (machine.read_or_none("/proc/modules") or ""),
         "kernel_module_version": module[0],
         "kernel_module_open": module[1],
         "device_files": devices,
@@ -126,13 +128,13 @@ def toolkits(machine):
     found = {}  # type: dict[str, tuple[str, str]]
     for name in sorted(machine.list("/usr/local"), key=len, reverse=True):
         path = "/usr/local/" + name
-        if re.match(r"cuda(-[\d.]+)?$", name) and machine.exists(path + "/bin/nvcc"):
+        if name.startswith("cuda") and re.match(r"cuda(-[\d.]+)?$", name) and machine.exists(path + "/bin/nvcc"):
             version = toolkit_version(machine, path)
             if version:
                 found.setdefault(os.path.realpath(machine.path(path)), (path, version))
     # A distribution's own package keeps nvcc apart from the rest.
     header = machine.read_or_none("/usr/include/cuda.h") if machine.exists("/usr/bin/nvcc") else None
-    match = re.search(r"#define\s+CUDA_VERSION\s+(\d+)", header or "")
+    match = re.search(r"#define\s+CUDA_VERSION\s+(\d+)", header) if header else None
     if match:
         found["/usr"] = ("/usr", f"{int(match.group(1)) // 1000}.{int(match.group(1)) % 1000 // 10}")
     return sorted(found.values())

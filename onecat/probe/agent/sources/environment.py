@@ -5,14 +5,39 @@
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import os
-import re
 
-MATTERS = re.compile(
-    r"(CUDA|NCCL|NVIDIA|VLLM|HF|HUGGINGFACE|TRANSFORMERS|PYTORCH|TORCH|TRITON|ASCEND|HCCL|OMP|DOCKER)_\w+"
-    r"|LD_LIBRARY_PATH|LD_PRELOAD|GLOO_SOCKET_IFNAME|MODELSCOPE_CACHE|(https?|no|all)_proxy",
-    re.IGNORECASE,
+from onecat.probe.agent.core import Late
+
+re = Late("re")
+
+FIRST_WORDS = (
+    "CUDA",
+    "NCCL",
+    "NVIDIA",
+    "VLLM",
+    "HF",
+    "HUGGINGFACE",
+    "TRANSFORMERS",
+    "PYTORCH",
+    "TORCH",
+    "TRITON",
+    "ASCEND",
+    "HCCL",
+    "OMP",
+    "DOCKER",
 )
-SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+"""Of names that matter, up to their first underscore."""
+NAMES = (
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "GLOO_SOCKET_IFNAME",
+    "MODELSCOPE_CACHE",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+)
+SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL")
 HIDDEN = "(hidden)"
 
 
@@ -25,14 +50,19 @@ def environment(machine, emit):
             found[name.replace("export ", "").strip()] = value.strip().strip("\"'")
     if machine.is_running:
         found.update(os.environ)
-    matching = sorted(name for name in found if MATTERS.fullmatch(name))
+    matching = sorted(name for name in found if matters(name))
     emit(environment=[[name, without_secrets(name, found[name])] for name in matching])
 
 
+def matters(name):
+    first, _, rest = name.upper().partition("_")
+    return name.upper() in NAMES or (first in FIRST_WORDS and rest != "")
+
+
 def without_secrets(name, value):
-    if SECRET.search(name) and value:
+    if any(word in name.upper() for word in SECRET) and value:
         return HIDDEN
-    return re.sub(r"//[^/@\s]+@", "//" + HIDDEN + "@", value)
+    return value if "@" not in value else re.sub(r"//[^/@\s]+@", "//" + HIDDEN + "@", value)
 
 
 SOURCES = {"environment": environment}

@@ -4,8 +4,11 @@
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import os
-import re
 import struct
+
+from onecat.probe.agent.core import Late
+
+re = Late("re")
 
 LOADER_CACHE = "/etc/ld.so.cache"
 CACHE_MAGIC = b"glibc-ld.so.cache1.1"

@@ -5,9 +5,10 @@
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import os
-import re
 
-from onecat.probe.agent.core import Unknown, needs_root
+from onecat.probe.agent.core import Late, Unknown, needs_root
+
+re = Late("re")
 
 WORDS = (
     "nvrm",
@@ -51,7 +52,7 @@ WORDS = (
 )
 """In lower case: a line with one of them is worth telling."""
 NOISE = ("adding to iommu group", "input: ", "npu not")
-CONTINUATION = re.compile(r"(?:\[[^\]]*\])? {2,}|(?:\[[^\]]*\])?\t")
+CONTINUATION = r"(?:\[[^\]]*\])? {2,}|(?:\[[^\]]*\])?\t"
 READ_ALL = 3
 READ_SIZE = 10
 MOST_LINES = 4000
@@ -157,7 +158,7 @@ def relevant(lines):
             kept.append(line)
             follows = True
         else:
-            follows = follows and CONTINUATION.match(line) is not None
+            follows = follows and re.match(CONTINUATION, line) is not None
             if follows:
                 kept.append(line)
     return kept[-MOST_LINES:]

@@ -4,15 +4,16 @@
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import os
-import re
 
-from onecat.probe.agent.core import Unknown, as_int, needs_root, read_file_or_none
+from onecat.probe.agent.core import Late, Unknown, as_int, needs_root, read_file_or_none
+
+re = Late("re")
 
 DEVICES = "/sys/bus/pci/devices"
 NVIDIA = "0x10de"
 DISPLAY_CLASS, SWITCH_CLASS = "0x03", "0x0680"
 NAMES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
-ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
+ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$"
 
 # Offsets and bits of the configuration space: include/uapi/linux/pci_regs.h of Linux.
 CAPABILITIES, EXPRESS_CAPABILITY, LINK_CONTROL = 0x34, 0x10, 0x10
@@ -45,10 +46,10 @@ def pci(machine, emit):
 
 
 def bus(machine):
-    policy = re.search(r"\[(\w+)\]", machine.read_or_none("/sys/module/pcie_aspm/parameters/policy") or "")
+    policies = machine.read_or_none("/sys/module/pcie_aspm/parameters/policy") or ""
     groups = "/sys/kernel/iommu_groups"
     return {
-        "aspm_policy": policy.group(1) if policy else None,
+        "aspm_policy": policies.partition("[")[2].partition("]")[0] or None,
         "iommu_groups": len(machine.list(groups)) if machine.exists(groups) else None,
     }
 
@@ -79,7 +80,7 @@ def ports_above(directory, ports):
     while True:
         directory = os.path.dirname(directory)
         address = os.path.basename(directory)
-        if not ADDRESS.match(address):
+        if not re.match(ADDRESS, address):
             return path
         if directory not in ports:
             config = read_config(directory)

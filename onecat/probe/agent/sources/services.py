@@ -5,22 +5,20 @@
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import os
-import re
 
-from onecat.probe.agent.core import Unknown
+from onecat.probe.agent.core import Late, Unknown
 from onecat.probe.agent.sources.environment import HIDDEN
+
+re = Late("re")
 
 OWN_FOLDERS = ("/etc/systemd/system", "/run/systemd/system")
 PACKAGE_FOLDERS = ("/usr/lib/systemd/system", "/lib/systemd/system")
-ENGINES = r"vllm|onecat|1cat|sglang|ollama|llama|lmdeploy|triton"
-NAMES = re.compile(ENGINES + r"|nginx|caddy|haproxy|nvidia|docker|podman", re.IGNORECASE)
-TEXTS = re.compile(
-    ENGINES + r"|\bnginx\b|docker[ -](?:run|start|compose)|podman (?:run|start)",
-    re.IGNORECASE,
-)
+ENGINES = ("vllm", "onecat", "1cat", "sglang", "ollama", "llama", "lmdeploy", "triton")
+NAMES = (*ENGINES, "nginx", "caddy", "haproxy", "nvidia", "docker", "podman")
+TEXTS = "(?i)" + "|".join(ENGINES) + r"|\bnginx\b|docker[ -](?:run|start|compose)|podman (?:run|start)"
 SECRETS = (
-    re.compile(r"(--?[\w-]*(?:key|token|password|secret)(?:=|\s+))[^\s\"']+", re.IGNORECASE),
-    re.compile(r"(\w*(?:KEY|TOKEN|PASSWORD|SECRET)\w*=)[^\s\"']+", re.IGNORECASE),
+    r"(?i)(--?[\w-]*(?:key|token|password|secret)(?:=|\s+))[^\s\"']+",
+    r"(?i)(\w*(?:KEY|TOKEN|PASSWORD|SECRET)\w*=)[^\s\"']+",
 )
 MOST_BYTES = 64 << 10
 
@@ -33,14 +31,19 @@ def services(machine, emit):
     for folder in folders:
         is_own = folder in OWN_FOLDERS
         for name in machine.list(folder):
-            if not name.endswith(".service") or name in units or not (is_own or NAMES.search(name)):
+            if not name.endswith(".service") or name in units or not (is_own or has_own_name(name)):
                 continue
             path = folder + "/" + name
             text = unit_text(machine, path)
-            if text is not None and (NAMES.search(name) or TEXTS.search(text)):
+            if text is not None and (has_own_name(name) or re.search(TEXTS, text)):
                 text += "\n" + "\n".join(drop_ins(machine, name))
                 units[name] = {"name": name, "path": path, "settings": settings(text)}
     emit(systemd_units=[units[name] for name in sorted(units)])
+
+
+def has_own_name(name):
+    """Whether a unit's name tells that it has to do with serving."""
+    return any(word in name.lower() for word in NAMES)
 
 
 def unit_text(machine, path):
@@ -71,7 +74,7 @@ def settings(text):
         name, separator, value = line.strip().partition("=")
         if separator and not name.startswith(("#", ";", "[")):
             for secret in SECRETS:
-                value = secret.sub(lambda match: match.group(1) + HIDDEN, value)
+                value = re.sub(secret, lambda match: match.group(1) + HIDDEN, value)
             pairs.append([name.strip(), value.strip()])
     return pairs
 

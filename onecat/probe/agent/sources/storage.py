@@ -5,7 +5,10 @@
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import os
-import re
+
+from onecat.probe.agent.core import Late
+
+re = Late("re")
 
 
 def filesystems(machine, emit):
@@ -25,7 +28,9 @@ def read_mounts(machine):
     for line in (machine.read_or_none("/proc/self/mountinfo") or "").splitlines():
         fields = line.split()
         if "-" in fields[6:]:
-            point = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal.group(1), 8)), fields[4])
+            point = fields[4]
+            if "\\" in point:
+                point = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal.group(1), 8)), point)
             mounts.append((point, fields[fields.index("-", 6) + 1]))
     return sorted(mounts, key=lambda mount: -len(mount[0]))
 

@@ -5,7 +5,6 @@
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import os
-import re
 import sys
 
 from onecat.probe.agent.core import Unknown, as_int
@@ -62,7 +61,7 @@ def in_container(machine):
     groups = machine.read_or_none("/proc/1/cgroup")
     if groups is None:
         return None
-    if re.search(r"docker|kubepods|containerd|libpod|/lxc", groups):
+    if any(word in groups for word in ("docker", "kubepods", "containerd", "libpod", "/lxc")):
         return True
     environment = machine.read_or_none("/proc/1/environ") or ""
     return "\0container=" in "\0" + environment
@@ -175,18 +174,20 @@ def user(machine, emit):
 def cpu(machine, emit):
     text = machine.read("/proc/cpuinfo")
     first = first_processor(text)
-    packages = set(re.findall(r"^physical id\s*:\s*(\d+)", text, re.MULTILINE))
+    pairs = [line.partition(":") for line in text.splitlines()]
+    packages = {value.strip() for key, _, value in pairs if key.strip() == "physical id"}
     base = "/sys/devices/system/cpu"
     if not packages:
-        names = [name for name in machine.list(base) if re.match(r"cpu\d+$", name)]
+        names = [name for name in machine.list(base) if name.startswith("cpu") and name[3:].isdigit()]
         packages = {machine.read_or_none(base + "/" + name + "/topology/physical_package_id") for name in names}
         packages -= {None, "-1"}
-    nodes = [name for name in machine.list("/sys/devices/system/node") if re.match(r"node\d+$", name)]
+    # Beside the nodes there are files as has_cpu, and nodes may have memory only.
+    nodes = machine.list("/sys/devices/system/node")
     with_processors = [name for name in nodes if machine.read_or_none("/sys/devices/system/node/" + name + "/cpulist")]
     emit(
         cpu={
             "model": first.get("model name") or first.get("Processor") or first.get("CPU part"),
-            "logical_cores": len(re.findall(r"^processor\s*:", text, re.MULTILINE)) or None,
+            "logical_cores": sum(key.strip() == "processor" for key, _, _ in pairs) or None,
             "usable_cores": len(os.sched_getaffinity(0)) if machine.is_running else None,
             "sockets": len(packages) or None,
             "numa_nodes": len(with_processors) or None,
@@ -198,9 +199,9 @@ def cpu(machine, emit):
 def memory(machine, emit):
     sizes = {}
     for line in machine.read("/proc/meminfo").splitlines():
-        match = re.match(r"(\w+):\s+(\d+) kB", line)
-        if match:
-            sizes[match.group(1)] = int(match.group(2)) * 1024
+        name, _, value = line.partition(":")
+        if value.endswith(" kB"):
+            sizes[name] = int(value[:-3]) * 1024
     emit(
         memory={
             "total": sizes.get("MemTotal"),

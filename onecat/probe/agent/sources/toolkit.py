@@ -4,10 +4,10 @@
 # ruff: noqa: PTH100, PTH110, PTH115, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
-import json
-import re
+from onecat.probe.agent.core import Late, Unknown, needs_root
 
-from onecat.probe.agent.core import Unknown, needs_root
+json = Late("json")
+re = Late("re")
 
 SPECIFICATION_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 """Source: https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md"""

@@ -4,7 +4,9 @@
 # ruff: noqa: PTH100, PTH110, PTH115, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
-import re
+from onecat.probe.agent.core import Late
+
+re = Late("re")
 
 TOOLS = (
     "curl",
