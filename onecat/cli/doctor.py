@@ -97,10 +97,14 @@ def doctor(
     timeout: TimeoutOption = 10.0,
     connect_timeout: ConnectTimeoutOption = 10.0,
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="CHECK", help="Make only these checks, as gpu.* (repeat).")
+        list[str] | None,
+        typer.Option(
+            "--only", metavar="CHECK", help="Make only these checks, as gpu.* (repeat, or separate by commas)."
+        ),
     ] = None,
     skip: Annotated[
-        list[str] | None, typer.Option("--skip", metavar="CHECK", help="Leave these checks out (repeat).")
+        list[str] | None,
+        typer.Option("--skip", metavar="CHECK", help="Leave these checks out (repeat, or separate by commas)."),
     ] = None,
     fail_on: Annotated[Threshold, typer.Option("--fail-on", help="Exit code 1 from this status on.")] = Threshold.fail,
     form: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.text,

@@ -89,9 +89,14 @@ def load_rules(
     name = profile or (deployment.profile if deployment is not None else None)
     chosen = load_profile(name) if name is not None else None
     _refuse_missing_runtime(chosen, settings)
+    only, skip = _parts(only), _parts(skip)
     if not select(all_checks(), only, skip):  # that, and a wrong id, is told without waiting for any host
         raise OnecatError("no check is left", expected="--skip that leaves some of the checks of --only")
-    return Rules(chosen, settings, own_ports, tuple(only), tuple(skip))
+    return Rules(chosen, settings, own_ports, only, skip)
+
+
+def _parts(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part.strip() for word in words for part in word.split(","))
 
 
 def settings_of(deployment: Deployment, settings: Settings) -> Settings:

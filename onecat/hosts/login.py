@@ -36,9 +36,9 @@ def log_in(
         if methods and settings.password and desk.is_attended:
             methods = _by_person(connection, target, settings, desk, methods)
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise _refusal(target, settings, identities, (), f"the login failed: {error or 'no answer'}") from error
+        raise refusal(target, settings, identities, (), f"the login failed: {error or 'no answer'}") from error
     if methods:
-        raise _refusal(target, settings, identities, methods, _what_failed(desk, settings, methods))
+        raise refusal(target, settings, identities, methods, _what_failed(desk, settings, methods))
 
 
 def _by_keys(connection: Connection, settings: SshSettings, identities: Identities) -> Collection[str]:
@@ -91,12 +91,17 @@ def _what_failed(desk: Desk, settings: SshSettings, methods: Collection[str]) ->
     return "the host took neither key nor password" if asks else "the host took none of the keys"
 
 
-def _refusal(
+def refusal(
     target: Target, settings: SshSettings, identities: Identities, methods: Collection[str], found: str
 ) -> OnecatError:
+    """What is told when a host took neither key nor password: what is wrong with a key first, then what was tried."""
     tried = [file for file in settings.identities if file.exists()]
-    details = [f"user: {settings.user}"]
-    details += [f"key: {file}" + _problem(identities, file) for file in tried] or ["no key in a file"]
+    keys = [f"key: {file}" + _problem(identities, file) for file in tried]
+    if settings.are_identities_given:
+        keys += [f"key: {file} (does not exist)" for file in settings.identities if file not in tried]
+    # Of several lines people are shown the first.
+    details = sorted([f"user: {settings.user}", *keys], key=lambda line: not line.endswith(")"))
+    details += [] if keys else ["no key in a file"]
     details += [f"the host accepts: {', '.join(methods)}"] if methods else []
     steps = [f"ssh-add {file}" for file in tried if "encrypted" in identities.problems.get(file, "")]
     steps += [

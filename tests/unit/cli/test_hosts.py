@@ -124,6 +124,13 @@ def test_a_file_of_hosts_that_cannot_be_read_is_named(content: bytes | None, fou
     assert (done.returncode, document(done)["found"], document(done)["where"]) == (2, found, str(file))
 
 
+def test_checks_are_chosen_one_by_one_or_separated_by_commas(tmp_path: Path) -> None:
+    apart = document(run("doctor", "--only", "memory.swap", "--only", "os.kernel", "--json", home=tmp_path))
+    joined = document(run("doctor", "--only", "memory.swap,os.kernel", "--json", home=tmp_path))
+    chosen = [[each["check"] for each in said["hosts"][0]["findings"]] for said in (apart, joined)]
+    assert chosen[0] == chosen[1] and set(chosen[0]) == {"memory.swap", "os.kernel"}
+
+
 def test_a_script_that_was_to_be_printed_for_a_host_out_of_reach_tells_why_there_is_none(tmp_path: Path) -> None:
     printed = run("doctor", "--host", NOBODY_LISTENS, "--fix-script", "-", home=tmp_path)
     assert (printed.returncode, printed.stdout) == (3, "")
