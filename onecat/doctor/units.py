@@ -20,6 +20,11 @@ def version_key(version: str) -> tuple[int, ...]:
     return tuple(map(int, number.group().split("."))) if number else ()
 
 
+def told(value: object) -> str:
+    """A value for people; an absent fact is "not known"."""
+    return "not known" if value is None else str(value)
+
+
 def counted(number: int, noun: str) -> str:
     """A number of things: (1, "GPU") -> "1 GPU", (2, "GPU") -> "2 GPUs"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

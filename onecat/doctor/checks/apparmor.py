@@ -36,7 +36,10 @@ def apparmor_user_namespaces(context: Context) -> Iterator[Verdict]:
         yield Verdict(
             "warn",
             "AppArmor restricts user namespaces, and the rootless Docker daemon does not run",
-            evidence=("kernel.apparmor_restrict_unprivileged_userns = 1", f"{docker.socket}: {docker.error}"),
+            evidence=(
+                "kernel.apparmor_restrict_unprivileged_userns = 1",
+                ": ".join(filter(None, (docker.socket, docker.error))),
+            ),
             fix=("give rootlesskit its AppArmor profile, as Docker's page on rootless mode shows", ROOTLESS),
         )
     else:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.registry import Verdict, check
-from onecat.doctor.units import MIB
+from onecat.doctor.units import MIB, told
 from onecat.facts import DockerContainer
 
 SMALL = 64 * MIB
@@ -52,7 +52,7 @@ def docker_shared_memory(context: Context) -> Iterator[Verdict]:
             "warn" if len(context.gpus) > 1 else "info",
             f"The container {each.name} has GPUs and {(each.shm_size or 0) // MIB} MiB of shared memory",
             each.name,
-            (f"docker inspect {each.name}: ShmSize {each.shm_size}, IpcMode {each.ipc_mode}",),
+            (f"docker inspect {each.name}: ShmSize {each.shm_size}, IpcMode {told(each.ipc_mode)}",),
             fix=("make the container anew with --shm-size 2g or --ipc=host", "Compose: shm_size: 2g"),
         )
 
@@ -106,6 +106,8 @@ def docker_privileged(context: Context) -> Iterator[Verdict]:
         yield Verdict(
             "info",
             f"These containers have all rights of the host: {', '.join(each.name for each in privileged)}",
-            evidence=tuple(f"docker inspect {each.name}: Privileged true ({each.image})" for each in privileged),
+            evidence=tuple(
+                f"docker inspect {each.name}: Privileged true (image {told(each.image)})" for each in privileged
+            ),
             fix=("if one of them serves a model: make it anew without --privileged, with --gpus all",),
         )

@@ -9,7 +9,7 @@ from onecat.doctor.context import Context
 from onecat.doctor.findings import Status
 from onecat.doctor.packages import family
 from onecat.doctor.registry import Verdict, check
-from onecat.doctor.units import version_key
+from onecat.doctor.units import told, version_key
 
 INSTALL_GUIDE = "https://docs.docker.com/engine/install/"
 POST_INSTALL = "https://docs.docker.com/engine/install/linux-postinstall/"
@@ -46,12 +46,14 @@ def docker_daemon(context: Context) -> Iterator[Verdict]:
         else:
             yield Verdict("skip", f"Not checked: {context.why_absent('docker', 'no Docker facts were collected')}")
         return
-    evidence = (f"{docker.socket}: {docker.error or docker.state}",)
+    api = f"API {docker.api_version}" if docker.api_version else None
+    storage = f"storage {docker.storage_driver}" if docker.storage_driver else None
+    evidence = (": ".join(filter(None, (docker.socket, docker.error or docker.state))),)
     if docker.state == "reachable":
         yield Verdict(
             "pass",
-            f"Docker {docker.server_version} answers",
-            evidence=(f"{docker.socket}, API {docker.api_version}, storage {docker.storage_driver}",),
+            f"Docker {docker.server_version} answers" if docker.server_version else "The Docker daemon answers",
+            evidence=(", ".join(filter(None, (docker.socket, api, storage))),),
         )
     elif docker.state == "forbidden":
         user = context.facts.user or "$USER"
@@ -101,7 +103,9 @@ def docker_version(context: Context) -> Iterator[Verdict]:
     docker = context.facts.docker
     assert docker is not None
     version, api = version_key(docker.server_version or ""), version_key(docker.api_version or "")
-    evidence = (f"Docker {docker.server_version or '?'}, API {docker.api_version or '?'}",)
+    evidence = (f"Docker {told(docker.server_version)}, API {told(docker.api_version)}",)
+    old = f"API {docker.api_version}" if api else f"version {docker.server_version}"
+    old = f"API {docker.api_version}" if api else f"version {docker.server_version}"
     if not version and not api:
         yield Verdict("skip", "Not checked: the version of the daemon is not known")
     elif version and version < version_key(GPU_REQUESTS):
@@ -114,7 +118,7 @@ def docker_version(context: Context) -> Iterator[Verdict]:
     elif api < ONE_SHOT_STATISTICS[1] if api else version < version_key(ONE_SHOT_STATISTICS[0]):
         yield Verdict(
             "warn",
-            f"Docker {docker.server_version} is too old for onecat's containers: API {docker.api_version}",
+            f"Docker is too old for onecat's containers: {old}",
             evidence=(*evidence, "needed: Docker 20.10 (API 1.41) or newer"),
             fix=(f"update Docker: {INSTALL_GUIDE}",),
         )

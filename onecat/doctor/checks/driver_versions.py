@@ -9,7 +9,7 @@ from onecat.doctor.context import Context
 from onecat.doctor.driver import INSTALL_GUIDE, architectures, driver_version, install_driver
 from onecat.doctor.hardware import events, is_wsl, quoted
 from onecat.doctor.registry import Verdict, check
-from onecat.doctor.units import version_key
+from onecat.doctor.units import told, version_key
 from onecat.knowledge.hardware import cuda_families, driver_branches
 
 MATRIX = "https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html"
@@ -116,7 +116,7 @@ def driver_kernel_module(context: Context) -> Iterator[Verdict]:
         return
     flavour = "open" if is_open else "proprietary"
     for each in found:
-        evidence = (f"loaded: the {flavour} kernel module {context.nvidia.kernel_module_version}",)
+        evidence = (f"loaded: the {flavour} kernel module, version {told(context.nvidia.kernel_module_version)}",)
         if is_open and each.open_kernel_module == "refused":
             yield Verdict(
                 "fail",
@@ -195,7 +195,7 @@ def driver_next_boot(context: Context) -> Iterator[Verdict]:
         missing = "kernel module on disk" if later is None else "libraries"
         yield Verdict("skip", f"Not checked: the version of the {missing} is not known")
         return
-    evidence = (f"on disk: {later}", f"loaded: {nvidia.kernel_module_version}", f"libraries: {library}")
+    evidence = (f"on disk: {later}", f"loaded: {told(nvidia.kernel_module_version)}", f"libraries: {library}")
     if later == library:
         yield Verdict("pass", f"The module on disk is {later}", evidence=evidence)
     else:

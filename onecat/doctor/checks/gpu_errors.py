@@ -8,7 +8,7 @@ from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.hardware import architecture_of, place, subject
 from onecat.doctor.registry import Verdict, check
-from onecat.doctor.units import counted
+from onecat.doctor.units import counted, told
 from onecat.facts import Gpu
 
 PAGE_RETIREMENT = "https://docs.nvidia.com/deploy/dynamic-page-retirement/visibility.html"
@@ -71,7 +71,7 @@ def gpu_retired_pages(context: Context) -> Iterator[Verdict]:
         if gpu.retired_pages_pending is None and gpu.retired_pages is None:
             yield Verdict("skip", f"Not checked: {_no_retirement(gpu)}", subject(gpu))
             continue
-        evidence = (f"{place(gpu)}: {gpu.retired_pages} retired, pending: {_yes(gpu.retired_pages_pending)}",)
+        evidence = (f"{place(gpu)}: {told(gpu.retired_pages)} retired, pending: {_yes(gpu.retired_pages_pending)}",)
         if gpu.retired_pages_pending:
             yield Verdict(
                 "warn",

@@ -42,6 +42,7 @@ def gpu_present(context: Context) -> Iterator[Verdict]:
         return
     shown = {gpu.pci_address for gpu in nvidia.gpus}
     hidden = [each for each in nvidia.pci_devices if each.address not in shown]
+    evidence = tuple(f"{each.address} (10de:{each.device_id}): driver {each.driver or 'none'}" for each in hidden)
     if nvidia.gpus:
         yield Verdict(
             "pass", f"The driver shows {counted(len(nvidia.gpus), 'GPU')}", evidence=tuple(map(place, nvidia.gpus))
@@ -54,13 +55,13 @@ def gpu_present(context: Context) -> Iterator[Verdict]:
         yield Verdict(
             "info",
             f"{counted(len(hidden), 'NVIDIA device')} of this host for virtual machines",
-            evidence=tuple(f"{each.address} (10de:{each.device_id}): driver {each.driver}" for each in hidden),
+            evidence=evidence,
         )
     elif hidden:
         yield Verdict(
             "fail",
             f"{counted(len(hidden), 'NVIDIA device')} on the PCI bus, none shown by the driver",
-            evidence=tuple(f"{each.address} (10de:{each.device_id}): driver {each.driver}" for each in hidden),
+            evidence=evidence,
             fix=("sudo dmesg | grep -i nvrm", f"install the NVIDIA driver: {INSTALL_GUIDE}"),
         )
     elif context.wants_gpus:

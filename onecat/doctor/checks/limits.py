@@ -42,7 +42,7 @@ def limits_open_files(context: Context) -> Iterator[Verdict]:
         yield Verdict(
             "warn",
             f"At most {limit.hard} open files, vLLM wants {OPEN_FILES}",
-            evidence=(f"open files: soft {limit.soft}, hard {limit.hard}",),
+            evidence=(f"open files: soft {'unlimited' if limit.soft is None else limit.soft}, hard {limit.hard}",),
             fix=(
                 "echo '* hard nofile 1048576' | sudo tee /etc/security/limits.d/90-onecat.conf, then log in again",
                 "in a systemd unit: LimitNOFILE=1048576",

@@ -9,7 +9,7 @@ from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.hardware import concerns_gpus, device_at, event_subject, events, function, gpu_at, quoted, subject
 from onecat.doctor.registry import Verdict, check
-from onecat.doctor.units import counted
+from onecat.doctor.units import counted, told
 from onecat.facts import KernelEvent
 
 NVML = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html"
@@ -33,7 +33,7 @@ def pcie_replays(context: Context) -> Iterator[Verdict]:
     for gpu in context.gpus:
         count, under_load = gpu.pcie_replay_counter, loads.get(gpu.index)
         evidence = (
-            f"replay counter: {count}",
+            f"replay counter: {told(count)}",
             *((f"under load: {under_load} more",) if under_load is not None else ()),
         )
         if under_load:

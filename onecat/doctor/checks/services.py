@@ -9,6 +9,7 @@ from onecat.doctor import requirements
 from onecat.doctor.checks.containers import running, serves
 from onecat.doctor.context import Context
 from onecat.doctor.registry import Verdict, check
+from onecat.doctor.units import told
 from onecat.facts import SystemdUnit
 
 RESTART_POLICIES = "https://docs.docker.com/engine/containers/start-containers-automatically.md"
@@ -101,7 +102,7 @@ def serving_containers(context: Context) -> Iterator[Verdict]:
             "warn" if clash else "info",
             f"The container {each.name} {' and '.join(uses) or 'publishes the port'}",
             each.name,
-            (f"docker ps: {each.name}, image {each.image}, {each.state}",),
+            (f"docker ps: {each.name}, image {told(each.image)}, {told(each.state)}",),
             fix=(f"if onecat is to take its place: docker stop {each.name}",),
         )
 

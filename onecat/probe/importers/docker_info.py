@@ -38,7 +38,7 @@ _FORBIDDEN = re.compile(
 def docker_info(capture: Capture) -> Part:
     """The daemon, and what it says of its machine."""
     if capture.exit_code == 127:
-        return {"docker": {"state": "absent"}}
+        return {"docker": {"state": "absent", "error": "no program docker"}}
     document = _json_document(capture.text)
     if document is not None:
         return _from_json(document)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 import typing
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onecat.config import Profile
-from onecat.doctor import Finding, examine
+from onecat.doctor import Check, Finding, all_checks, examine
 from onecat.facts import (
     EngineEnvironment,
     Facts,
@@ -28,6 +30,7 @@ from onecat.facts import (
 )
 from onecat.facts.machine import KernelEventKind
 from tests.unit.doctor.examples import A100, COMPLETE, CPU, H200, V100
+from tests.unit.doctor.test_every_check import CASES
 
 NAMED = Facts(
     host="gpu1",
@@ -153,3 +156,30 @@ def gpu_hosts(draw: st.DrawFn) -> Facts:
 def test_no_facts_of_a_gpu_host_break_a_check(facts: Facts, profile: Profile | None) -> None:
     title = "Not checked: onecat has a fault in this check"
     assert [each for each in examine(facts, profile) if each.title == title] == []
+
+
+def with_one_fact_less(value: Any) -> Iterator[Any]:
+    """A record with one optional fact missing, anywhere in it; of a list of records the first is looked into."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        optional = set(optional_fields(type(value)))
+        for field in dataclasses.fields(value):
+            known = getattr(value, field.name)
+            if field.name in optional and known is not None:
+                yield replace(value, **{field.name: None})
+            for less in with_one_fact_less(known):
+                yield replace(value, **{field.name: less})
+    elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
+        for less in with_one_fact_less(value[0]):
+            yield (less, *value[1:])
+
+
+@pytest.mark.parametrize("check", all_checks(), ids=lambda each: each.id)
+def test_no_absent_fact_is_told_as_none_or_breaks_a_check(check: Check) -> None:
+    spoken = [case for case in CASES if case.check == check.id and case.expected[0][0] in ("fail", "warn", "info")]
+    for case in spoken[:2]:
+        quoted = str(case.facts.kernel_events)
+        for facts in (case.facts, *with_one_fact_less(case.facts)):
+            for finding in examine(facts, case.profile, case.settings, only=[check.id]):
+                for text in (finding.title, *finding.evidence, *finding.fix):
+                    assert not re.search(r"\bNone\b", text) or text in quoted
+                    assert "fault in this check" not in text

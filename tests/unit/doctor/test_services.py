@@ -38,4 +38,4 @@ def test_another_first_process_knows_no_systemctl(init: str) -> None:
 
 def test_a_daemon_without_a_reason_is_no_evidence_of_none() -> None:
     (finding,) = examine(WITHOUT_TIME_SERVER, None, only=["docker.daemon"])
-    assert finding.evidence == (f"{WITHOUT_TIME_SERVER.docker.socket}: unreachable",)
+    assert finding.evidence == ("unreachable",)
