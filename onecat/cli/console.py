@@ -62,9 +62,12 @@ def quiet() -> bool:
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document on standard output; in ASCII where that is no UTF-8, never a character that steers."""
+    """Print one JSON document on standard output, on one line where no person reads it.
+
+    It is in ASCII where standard output is no UTF-8, and never has a character that steers.
+    """
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    text = json.dumps(document, indent=2, ensure_ascii=encoding != "utf8")
+    text = json.dumps(document, indent=2 if sys.stdout.isatty() else None, ensure_ascii=encoding != "utf8")
     print(re.sub("[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text))
 
 

@@ -103,16 +103,24 @@ CONSEQUENCES: tuple[Consequence, ...] = (
 )
 
 
+_BY_EFFECT = {
+    check: tuple(row for row in CONSEQUENCES if check in row.effects) for row in CONSEQUENCES for check in row.effects
+}
+
+
 def told_once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings of one host, those that follow from another one lowered to information that names it."""
     listed = tuple(findings)
     bad = [finding for finding in listed if finding.status in ("fail", "warn")]
-    return tuple(_lowered(finding, bad) if finding.status in ("fail", "warn") else finding for finding in listed)
+    return tuple(
+        _lowered(finding, bad) if finding.check in _BY_EFFECT and finding.status in ("fail", "warn") else finding
+        for finding in listed
+    )
 
 
 def _lowered(effect: Finding, bad: Iterable[Finding]) -> Finding:
     for cause in bad:
-        if cause is not effect and any(row.explains(cause, effect) for row in CONSEQUENCES):
+        if cause is not effect and any(row.explains(cause, effect) for row in _BY_EFFECT[effect.check]):
             return replace(
                 effect,
                 status="info",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ def examine(
     """
     context = Context(facts, profile, settings or Settings())
     chosen = select(all_checks() if checks is None else checks, only, skip)
-    return told_once(finding for check in chosen for finding in _make(check, context))
+    return told_once(_finding(check, verdict, context) for check in chosen for verdict in _verdicts(check, context))
 
 
 def select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) -> tuple[Check, ...]:
@@ -61,6 +61,9 @@ def select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) ->
                 next_steps=["list all checks: onecat explain"],
             )
 
+    if not only and not skip:
+        return tuple(checks)
+
     def named(check: Check, patterns: Iterable[str]) -> bool:
         return any(fnmatch.fnmatchcase(check.id, pattern) for pattern in patterns)
 
@@ -70,14 +73,20 @@ def select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) ->
 def suitability(facts: Facts, profiles: Iterable[Profile], settings: Settings | None = None) -> tuple[Suitability, ...]:
     """For each profile: the runtimes in which no check fails on this host, and otherwise what fails or is not known."""
     base = settings or Settings()
+    checks = select(all_checks(), (), _ABOUT_ONE_RUN)
     results = []
     for profile in profiles:
         failures: dict[str, tuple[Finding, ...]] = {}
         unknown: dict[str, tuple[str, ...]] = {}
         for runtime in profile.launch.runtimes:
-            findings = examine(facts, profile, replace(base, runtime=runtime), skip=_ABOUT_ONE_RUN)
-            failures[runtime] = tuple(finding for finding in findings if finding.status == "fail")
-            unknown[runtime] = () if failures[runtime] else _undecided(findings, profile, runtime)
+            context = Context(facts, profile, replace(base, runtime=runtime))
+            verdicts = [(check, verdict) for check in checks for verdict in _verdicts(check, context)]
+            faults = told_once(
+                _finding(check, verdict, context) for check, verdict in verdicts if verdict.status in ("fail", "warn")
+            )
+            failures[runtime] = tuple(finding for finding in faults if finding.status == "fail")
+            made = {check.id for check, verdict in verdicts if verdict.status != "skip"}
+            unknown[runtime] = () if failures[runtime] else _undecided(made, profile, runtime)
         runtimes = tuple(runtime for runtime in failures if not failures[runtime] and not unknown[runtime])
         open_questions = () if runtimes else tuple(dict.fromkeys(each for ids in unknown.values() for each in ids))
         is_refused = not runtimes and not open_questions
@@ -86,32 +95,26 @@ def suitability(facts: Facts, profiles: Iterable[Profile], settings: Settings | 
     return tuple(results)
 
 
-def _undecided(findings: Iterable[Finding], profile: Profile, runtime: str) -> tuple[str, ...]:
-    """The checks that nobody can do without to say yes, and that could not be made."""
+def _undecided(made: Collection[str], profile: Profile, runtime: str) -> tuple[str, ...]:
+    """The checks that nobody can do without to say yes, and that are not among those that were made."""
     needed = ["os.architecture", "memory.total"]
     if profile.hardware.accelerator == "nvidia":
         needed += ["gpu.count", "gpu.compute-capability", "driver.minimum"]
     if runtime == "container":
         needed.append("docker.daemon")
-    made = {finding.check for finding in findings if finding.status != "skip"}
     return tuple(check for check in needed if check not in made)
 
 
-def _make(check: Check, context: Context) -> Iterator[Finding]:
+def _verdicts(check: Check, context: Context) -> list[Verdict]:
     for requirement in check.requires:
         reason = requirement(context)
         if reason is not None:
-            yield _finding(check, Verdict("skip", f"Not checked: {reason}"), context)
-            return
+            return [Verdict("skip", f"Not checked: {reason}")]
     try:
-        verdicts = list(check.body(context))
+        return list(check.body(context))
     except Exception as error:  # noqa: BLE001 - a broken check says nothing about the host and must not hide the others
         evidence = (f"{type(error).__name__}: {error}",)
-        fault = Verdict("skip", "Not checked: onecat has a fault in this check", evidence=evidence)
-        yield _finding(check, fault, context)
-        return
-    for verdict in verdicts:
-        yield _finding(check, verdict, context)
+        return [Verdict("skip", "Not checked: onecat has a fault in this check", evidence=evidence)]
 
 
 _OF_THE_HOST = ("apparmor.", "clock.", "docker.", "driver.", "gpu.", "nvlink.", "pcie.", "selinux.")

@@ -129,8 +129,15 @@ def _is_needed(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
+@cache
+def _form(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    return typing.get_origin(kind), typing.get_args(kind)
+
+
 def _value(kind: Any, value: Any, where: str) -> Any:
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if type(value) is kind and kind is not float:
+        return value
+    origin, arguments = _form(kind)
     if origin in (Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
