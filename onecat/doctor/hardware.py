@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onecat.doctor.context import Context
 from onecat.doctor.cuda_code import capability_of
-from onecat.facts import Gpu, KernelEvent, PciDevice
+from onecat.facts import Gpu, PciDevice
 from onecat.knowledge.hardware import Architecture, architecture, gpu_model
 
 CONTAINERS = ("docker", "podman", "lxc", "lxc-libvirt", "systemd-nspawn", "rkt", "openvz", "proot", "pouch")
@@ -101,28 +101,3 @@ def device_at(context: Context, address: str | None) -> PciDevice | None:
     """The NVIDIA device at a PCI address, with or without function."""
     wanted = function(address)
     return next((each for each in context.nvidia.pci_devices if wanted and function(each.address) == wanted), None)
-
-
-def event_subject(context: Context, event: KernelEvent) -> str:
-    """The GPU that a line of the kernel log is about, else its PCI address, else nothing."""
-    gpu = gpu_at(context, event.address)
-    return subject(gpu) if gpu else event.address or ""
-
-
-def quoted(event: KernelEvent) -> str:
-    """A line of the kernel log as evidence."""
-    return f"{event.text} ({event.count} times)" if event.count > 1 else event.text
-
-
-def events(context: Context, *kinds: str) -> tuple[KernelEvent, ...]:
-    """The events of some kinds in the kernel log."""
-    return tuple(event for event in context.facts.kernel_events or () if event.kind in kinds)
-
-
-def concerns_gpus(context: Context, event: KernelEvent) -> bool:
-    """Whether a line of the kernel log is about a GPU or a port above one; without the bus, any may be."""
-    devices = context.nvidia.pci_devices
-    if not devices or event.address is None:
-        return True
-    above = {function(port.address) for device in devices for port in device.path or ()}
-    return device_at(context, event.address) is not None or function(event.address) in above

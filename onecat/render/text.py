@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onecat.doctor import STATUSES, Check, Finding, HostReport, Report, Status, Suitability, summary
-from onecat.render import columns
+from onecat.render import columns, commands
 from onecat.render.fleet import matrix, matrix_lines, totals_line
 from onecat.render.grouping import grouped
 
@@ -106,7 +106,15 @@ def _details(evidence: Sequence[str], fix: Sequence[str], width: int) -> Iterato
     if evidence:
         yield from _wrapped(evidence[0], width, " " * 6 + "seen: ", " " * 12)
     for index, step in enumerate(fix):
-        yield from _wrapped(step, width, " " * 6 + ("fix:  " if index == 0 else " " * 6), " " * 12)
+        yield from _step(step, width, " " * 6 + ("fix:  " if index == 0 else " " * 6), " " * 12)
+
+
+def _step(step: str, width: int, first: str, following: str) -> Iterator[Line]:
+    """What to do: a command that can be copied, or words."""
+    if commands.is_command(step):
+        yield from map(Line, commands.wrap(step, width, first, following))
+    else:
+        yield from _wrapped(step, width, first, following)
 
 
 def _suitability(results: Iterable[Suitability], width: int) -> Iterator[Line]:
@@ -134,14 +142,12 @@ def explain_lines(check: Check, claims: Sequence[Claim] = (), width: int = 80) -
     """The page behind a check, with what is said about it elsewhere."""
     yield Line(check.id, "bold", len(check.id))
     yield from _wrapped(check.title, width, "  ", "  ")
-    for heading, texts in (
-        ("What it looks at", (check.looks_at,)),
-        ("Why it matters", (check.why,)),
-        ("How to fix", check.fix),
-    ):
+    for heading, text in (("What it looks at", check.looks_at), ("Why it matters", check.why)):
         yield from _heading(heading)
-        for text in texts:
-            yield from _wrapped(text, width, "  ", "  ")
+        yield from _wrapped(text, width, "  ", "  ")
+    yield from _heading("How to fix")
+    for step in check.fix:
+        yield from _step(step, width, "  ", "    ")
     if claims:
         yield from _heading("What how-to articles say about it, and whether it is so")
         for claim in claims:

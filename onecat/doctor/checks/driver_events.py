@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.driver import architectures, install_driver
-from onecat.doctor.hardware import event_subject, events, quoted
+from onecat.doctor.kernel_log import event_subject, events, quoted
 from onecat.doctor.registry import Verdict, check
 
 IGNORED = "https://github.com/NixOS/nixos-hardware/issues/1880"

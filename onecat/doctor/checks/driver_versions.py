@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.driver import INSTALL_GUIDE, architectures, driver_version, install_driver
-from onecat.doctor.hardware import events, is_wsl, quoted
+from onecat.doctor.hardware import is_wsl
+from onecat.doctor.kernel_log import events, quoted
 from onecat.doctor.registry import Verdict, check
 from onecat.doctor.units import told, version_key
 from onecat.knowledge.hardware import cuda_families, driver_branches

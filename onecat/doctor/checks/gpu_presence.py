@@ -6,18 +6,8 @@ from collections.abc import Iterator
 
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
-from onecat.doctor.hardware import (
-    event_subject,
-    events,
-    function,
-    gpu_at,
-    is_given_away,
-    is_wsl,
-    meant,
-    place,
-    quoted,
-    subject,
-)
+from onecat.doctor.hardware import function, gpu_at, is_given_away, is_wsl, meant, place, subject
+from onecat.doctor.kernel_log import event_subject, events, quoted
 from onecat.doctor.registry import Verdict, check
 from onecat.doctor.units import counted, gibibytes
 

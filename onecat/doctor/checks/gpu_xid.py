@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
 from onecat.doctor.findings import Status
-from onecat.doctor.hardware import architecture_of, event_subject, events, gpu_at, quoted
+from onecat.doctor.hardware import architecture_of, gpu_at
+from onecat.doctor.kernel_log import event_subject, events, quoted
 from onecat.doctor.registry import Verdict, check
 from onecat.doctor.units import version_key
 from onecat.facts import Gpu, KernelEvent

@@ -6,17 +6,8 @@ from collections.abc import Iterator
 
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
-from onecat.doctor.hardware import (
-    concerns_gpus,
-    event_subject,
-    events,
-    gpu_at,
-    is_virtual_machine,
-    place,
-    quoted,
-    several_gpus,
-    subject,
-)
+from onecat.doctor.hardware import gpu_at, is_virtual_machine, place, several_gpus, subject
+from onecat.doctor.kernel_log import concerns_gpus, event_subject, events, quoted
 from onecat.doctor.packages import kernel_argument
 from onecat.doctor.registry import Verdict, check
 from onecat.facts import PciDevice, PciPort
@@ -74,7 +65,7 @@ def pcie_aspm(context: Context) -> Iterator[Verdict]:
 def pcie_acs(context: Context) -> Iterator[Verdict]:
     """The access control services that are on at the ports between two GPUs, where a model is spread over several."""
     if not several_gpus(context):
-        yield Verdict("skip", "Not checked: one GPU alone needs no way to another")
+        yield Verdict("skip", "Not checked: no model is spread over several GPUs here")
         return
     virtual = is_virtual_machine(context)
     if virtual:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from onecat.doctor import requirements
 from onecat.doctor.context import Context
-from onecat.doctor.hardware import concerns_gpus, device_at, event_subject, events, function, gpu_at, quoted, subject
+from onecat.doctor.hardware import device_at, function, gpu_at, subject
+from onecat.doctor.kernel_log import concerns_gpus, event_subject, events, quoted
 from onecat.doctor.registry import Verdict, check
 from onecat.doctor.units import counted, told
 from onecat.facts import KernelEvent

@@ -95,8 +95,20 @@ def test_real_reports_fit_80_columns() -> None:
     lines = [line.text for line in doctor_lines(report, verbose=True)]
     pages = [line.text for check in all_checks() for line in explain_lines(check, claims_about(check.id))]
     index = [line.text for line in index_lines(all_checks())]
-    # Addresses are not broken: a person copies them.
-    assert [line for line in lines + pages + index if len(line) > 80 and "https://" not in line] == []
+    # Addresses and what a shell could not join again are not broken: a person copies them.
+    whole = ("https://", "'")
+    assert [line for line in lines + pages + index if len(line) > 80 and not any(mark in line for mark in whole)] == []
+
+
+def test_a_long_command_is_broken_so_that_a_shell_joins_it() -> None:
+    command = "sudo grubby --update-kernel=ALL --args=iommu=pt --args=pci=realloc --args=pcie_aspm=off"
+    finding = Finding("a.b", "warn", "t", "", ("seen",), "why", (command, "look at it again: " + command))
+    lines = text(Report(None, (HostReport("gpu1", True, 0.1, (finding,)),))).splitlines()
+    start = next(number for number, line in enumerate(lines) if "fix:" in line)
+    assert lines[start].endswith(" \\") and max(map(len, lines)) <= 80
+    joined = (lines[start].removeprefix("      fix:  ") + "\n" + lines[start + 1]).replace("\\\n", "")
+    assert joined.split() == command.split()
+    assert not any(line.endswith("\\") for line in lines[start + 2 :])
 
 
 @pytest.mark.parametrize(("terminal", "coloured"), [(True, True), (False, False)])

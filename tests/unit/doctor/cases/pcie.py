@@ -219,7 +219,7 @@ CASES: list[Case] = [
     ),
     case("pcie.acs", "skip", "needs root: --sudo", switched(acs=None)),
     case("pcie.acs", "skip", "no two GPUs are known to be below one PCIe switch", COMPLETE),
-    case("pcie.acs", "skip", "one GPU alone", with_gpus(v100(0)), None),
+    case("pcie.acs", "skip", "no model is spread over several GPUs", with_gpus(v100(0)), None),
     case(
         "pcie.acs",
         "skip",
