@@ -12,7 +12,7 @@ from onecat.doctor.consequences import told_once
 from onecat.doctor.context import Context, Settings
 from onecat.doctor.findings import Finding, Suitability
 from onecat.doctor.hardware import is_virtual_machine
-from onecat.doctor.registry import Check, Verdict, all_checks
+from onecat.doctor.registry import Check, Requirement, Verdict, all_checks
 from onecat.errors import OnecatError
 from onecat.facts import Facts
 
@@ -106,15 +106,21 @@ def _undecided(made: Collection[str], profile: Profile, runtime: str) -> tuple[s
 
 
 def _verdicts(check: Check, context: Context) -> list[Verdict]:
-    for requirement in check.requires:
-        reason = requirement(context)
-        if reason is not None:
-            return [Verdict("skip", f"Not checked: {reason}")]
+    if (reason := _first_reason(check.requires, context)) is not None:
+        return [Verdict("skip", f"Not checked: {reason}")]
     try:
-        return list(check.body(context))
+        verdicts = list(check.body(context))
     except Exception as error:  # noqa: BLE001 - a broken check says nothing about the host and must not hide the others
         evidence = (f"{type(error).__name__}: {error}",)
         return [Verdict("skip", "Not checked: onecat has a fault in this check", evidence=evidence)]
+    if (reason := _first_reason(check.to_pass, context)) is not None:
+        unproven = f"Nothing seen, but not all could be: {reason}"
+        return [Verdict("skip", unproven, each.subject) if each.status == "pass" else each for each in verdicts]
+    return verdicts
+
+
+def _first_reason(requirements: Iterable[Requirement], context: Context) -> str | None:
+    return next((reason for each in requirements if (reason := each(context)) is not None), None)
 
 
 _OF_THE_HOST = ("apparmor.", "clock.", "docker.", "driver.", "gpu.", "nvlink.", "pcie.", "selinux.")

@@ -39,6 +39,7 @@ class Check:
 
     id: `area.name`, stable. title: what is right when it passes. looks_at: what it reads. why: why it matters.
     fix: how to put it right in general. requires: when one of them gives a reason, the check is skipped with it.
+    to_pass: when one of them gives a reason, nothing wrong was seen but could have been: it is skipped, not passed.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Check:
     fix: tuple[str, ...]
     source: tuple[str, ...]
     requires: tuple[Requirement, ...]
+    to_pass: tuple[Requirement, ...]
     body: Body
 
 
@@ -62,12 +64,13 @@ def check(
     fix: tuple[str, ...],
     source: tuple[str, ...],
     requires: tuple[Requirement, ...] = (),
+    to_pass: tuple[Requirement, ...] = (),
 ) -> Callable[[Body], Body]:
     """Make a function a check; its docstring says what it looks at. See Check for the parameters."""
 
     def mark(body: Body) -> Body:
         looks_at = " ".join((inspect.getdoc(body) or "").split())
-        setattr(body, _MARK, Check(id, title, looks_at, why, fix, source, requires, body))
+        setattr(body, _MARK, Check(id, title, looks_at, why, fix, source, requires, to_pass, body))
         return body
 
     return mark

@@ -114,6 +114,12 @@ def kernel_log(context: Context) -> str | None:
     return context.why_absent("kernel-log", "the kernel log was not read (reading it often needs root: --sudo)")
 
 
+def whole_kernel_log(context: Context) -> str | None:
+    """The kernel log was read from the start of the machine on."""
+    note = context.facts.note("kernel-log")
+    return note.text if note is not None else None
+
+
 def systemd_units(context: Context) -> str | None:
     """The services that have to do with serving are known."""
     if context.facts.systemd_units is not None:

@@ -22,6 +22,7 @@ REFUSED = "https://github.com/NVIDIA/gpu-operator/issues/553"
     fix=("install the branch that the kernel log names, for Volta: 580 with the proprietary module",),
     source=(IGNORED, "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/76"),
     requires=(requirements.nvidia_hardware, requirements.kernel_log),
+    to_pass=(requirements.whole_kernel_log,),
 )
 def driver_gpu_ignored(context: Context) -> Iterator[Verdict]:
     """Lines of the kernel log by which the driver says that it ignores a GPU."""
@@ -54,6 +55,7 @@ def driver_gpu_ignored(context: Context) -> Iterator[Verdict]:
     fix=("mokutil --sb-state", "modinfo nvidia | grep -e signer -e vermagic", "sudo modprobe nvidia"),
     source=(REFUSED, "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"),
     requires=(requirements.nvidia_hardware, requirements.kernel_log),
+    to_pass=(requirements.whole_kernel_log,),
 )
 def driver_module_refused(context: Context) -> Iterator[Verdict]:
     """Lines of the kernel log by which the kernel refuses a module, and whether secure boot is on."""

@@ -113,6 +113,8 @@ def gpu_stuck_process(context: Context) -> Iterator[Verdict]:
         stuck = [process for process in gpu.processes or () if process.stuck_in]
         if gpu.processes is None:
             yield Verdict("skip", "Not checked: the programs on the GPU are not known", subject(gpu))
+        elif gpu.processes and not stuck and not context.facts.is_root:
+            yield Verdict("skip", "Not checked: where programs of others wait only root may see: --sudo", subject(gpu))
         elif not stuck:
             yield Verdict("pass", f"{counted(len(gpu.processes), 'program')}, none stuck", subject(gpu))
         for process in stuck:

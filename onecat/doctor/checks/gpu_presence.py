@@ -265,6 +265,7 @@ def _lost(context: Context) -> dict[str, list[str]]:
         "https://github.com/Start9Labs/start-technologies/issues/3465",
     ),
     requires=(requirements.nvidia_hardware, requirements.kernel_log),
+    to_pass=(requirements.whole_kernel_log,),
 )
 def gpu_initialization(context: Context) -> Iterator[Verdict]:
     """Messages of the kernel log that the driver could not start a GPU (RmInitAdapter failed), and NVML's list."""

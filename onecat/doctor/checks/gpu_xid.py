@@ -25,6 +25,7 @@ CATALOG = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
     fix=("sudo dmesg | grep -i xid", f"look the number up: {CATALOG}"),
     source=(CATALOG,),
     requires=(requirements.nvidia_hardware, requirements.kernel_log),
+    to_pass=(requirements.whole_kernel_log,),
 )
 def gpu_xid(context: Context) -> Iterator[Verdict]:
     """Lines "NVRM: Xid" of the kernel log, with the meaning of each number for the architecture of its GPU."""
@@ -105,6 +106,7 @@ GSP_TIMEOUTS = "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/446"
     fix=("sudo dmesg | grep -i gsp", "sudo reboot, or with nothing using it: sudo nvidia-smi --gpu-reset -i N"),
     source=(GSP, GSP_TIMEOUTS),
     requires=(requirements.nvidia_hardware, requirements.kernel_log),
+    to_pass=(requirements.whole_kernel_log,),
 )
 def gpu_gsp(context: Context) -> Iterator[Verdict]:
     """Lines of the kernel log about requests to the GSP that were not answered (their Xid is judged by gpu.xid)."""

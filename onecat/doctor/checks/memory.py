@@ -132,6 +132,7 @@ def memory_swap(context: Context) -> Iterator[Verdict]:
     ),
     source=("https://github.com/torvalds/linux/blob/master/mm/oom_kill.c",),
     requires=(requirements.kernel_log,),
+    to_pass=(requirements.whole_kernel_log,),
 )
 def memory_kills(context: Context) -> Iterator[Verdict]:
     """Lines of the kernel log about programs it killed, whether the whole machine or a control group was short."""

@@ -149,6 +149,7 @@ def _judge(context: Context, event: KernelEvent) -> Verdict:
     ),
     source=(DEBUG,),
     requires=(requirements.nvidia_hardware, requirements.kernel_log),
+    to_pass=(requirements.whole_kernel_log,),
 )
 def pcie_bar_assignment(context: Context) -> Iterator[Verdict]:
     """Lines of the kernel log about address space that could not be assigned, for GPUs that the driver does not show.

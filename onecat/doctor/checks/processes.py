@@ -24,6 +24,7 @@ HUNG_TASKS = "https://github.com/torvalds/linux/blob/master/kernel/hung_task.c"
     ),
     source=(HUNG_TASKS,),
     requires=(requirements.kernel_log,),
+    to_pass=(requirements.whole_kernel_log,),
 )
 def os_hung_tasks(context: Context) -> Iterator[Verdict]:
     """Lines of the kernel log about blocked tasks, by the program that waits."""

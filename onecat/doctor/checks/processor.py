@@ -63,6 +63,7 @@ def cpu_instruction_sets(context: Context) -> Iterator[Verdict]:
     ),
     source=("https://docs.vllm.ai/en/latest/getting_started/installation/cpu/",),
     requires=(requirements.kernel_log,),
+    to_pass=(requirements.whole_kernel_log,),
 )
 def cpu_illegal_instructions(context: Context) -> Iterator[Verdict]:
     """Lines of the kernel log about invalid opcodes, by the program they stopped."""

@@ -83,6 +83,7 @@ def selinux_mode(context: Context) -> Iterator[Verdict]:
     ),
     source=(XSERVER_BOOLEAN, "https://github.com/fedora-selinux/selinux-policy/issues/1695"),
     requires=(requirements.kernel_log,),
+    to_pass=(requirements.whole_kernel_log,),
 )
 def selinux_denials(context: Context) -> Iterator[Verdict]:
     """AVC denials in the kernel log that concern device files of GPUs and NPUs, or their kernel modules."""

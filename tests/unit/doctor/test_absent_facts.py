@@ -23,6 +23,7 @@ from onecat.facts import (
     GpuPair,
     KernelEvent,
     LoadMeasurement,
+    Note,
     Nvidia,
     OperatingSystem,
     PciBus,
@@ -183,3 +184,16 @@ def test_no_absent_fact_is_told_as_none_or_breaks_a_check(check: Check) -> None:
                 for text in (finding.title, *finding.evidence, *finding.fix):
                     assert not re.search(r"\bNone\b", text) or text in quoted
                     assert "fault in this check" not in text
+
+
+def test_what_a_kernel_log_without_its_beginning_does_not_show_may_have_been() -> None:
+    note = Note("kernel-log", "absent", "the older part of the kernel log, which its ring buffer no longer holds")
+    watched = [check.id for check in all_checks() if check.to_pass]
+    whole = {each.check: each.status for each in examine(COMPLETE, V100, only=watched)}
+    cut = {each.check: each for each in examine(replace(COMPLETE, notes=(note,)), V100, only=watched)}
+    assert set(whole.values()) == {"pass"}
+    assert {each.status for each in cut.values()} == {"skip"}
+    assert cut["gpu.xid"].title == f"Nothing seen, but not all could be: {note.text}"
+    seen = KernelEvent("xid", "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", "0000:3b:00.0", 79)
+    told = examine(replace(COMPLETE, notes=(note,), kernel_events=(seen,)), V100, only=["gpu.xid"])
+    assert [each.status for each in told] == ["fail"]

@@ -256,7 +256,13 @@ CASES: list[Case] = [
         "gpu.stuck-process",
         ("pass", "0 programs"),
         ("pass", "1 program, none"),
-        with_gpus(*two(processes=(GpuProcess(7),))),
+        replace(with_gpus(*two(processes=(GpuProcess(7),))), is_root=True),
+    ),
+    both(
+        "gpu.stuck-process",
+        ("pass", "0 programs"),
+        ("skip", "only root may see: --sudo"),
+        replace(with_gpus(*two(processes=(GpuProcess(7),))), is_root=False),
     ),
     both(
         "gpu.stuck-process",
