@@ -119,7 +119,7 @@ class Machine:
     def find_program(self, name):
         """The path of a program as the machine sees it, or None."""
         own = os.environ.get("PATH", "") + ":" if self.is_running else ""
-        for directory in (own + SYSTEM_PATH).split(":"):
+        for directory in dict.fromkeys((own + SYSTEM_PATH).split(":")):
             place = directory + "/" + name
             if directory.startswith("/") and os.access(self.path(place), os.X_OK):
                 return place
