@@ -14,6 +14,7 @@ versions into a virtual environment in the tests' cache, outside the checkout. E
 from __future__ import annotations
 
 import argparse
+import compileall
 import contextlib
 import json
 import os
@@ -72,6 +73,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="how often each command runs (default: 5)")
     rounds = parser.parse_args().rounds
+    # What pip does with the peers when it installs them, and with onecat where it is not a checkout.
+    compileall.compile_dir(REPOSITORY / "onecat", quiet=1)
     with contextlib.ExitStack() as stack:
         cache = stack.enter_context(open_cache())
         peers = install_peers(cache)

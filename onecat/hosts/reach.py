@@ -37,6 +37,11 @@ class Reach:
         self._lock = threading.Lock()
         self._ssh: SshAccess | None = None
 
+    def load(self) -> None:
+        """Load SSH now: before other work of the caller that would compete with it, and keep all hosts waiting."""
+        _import_paramiko()
+        importlib.import_module("onecat.hosts.ssh")
+
     def transport(self, target: Target) -> Transport:
         """The way to a host. Raises OnecatError (exit code 2) when the configuration of ssh cannot be used."""
         if target.is_local:

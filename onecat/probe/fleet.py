@@ -49,6 +49,8 @@ class Observing:
     ) -> None:
         desk = Desk()
         self._reach = Reach(desk, connect_timeout, parallel)
+        if not all(target.is_local for target in targets):
+            self._reach.load()
         self._sudo_passwords = SudoPasswords(desk)
         self._options = options
         tasks = [Task(target.text, functools.partial(self._observe, target)) for target in targets]

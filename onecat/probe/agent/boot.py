@@ -1,7 +1,7 @@
 """The first lines of the agent on a host: imports its modules from the text that onecat.probe.program put before it.
 
-COLLECTOR: the text of collector.sh. MODULES: for each module its packed text, "" for a package. INDEX: the module of
-each source.
+COLLECTOR: the text of collector.sh. MODULES: for each module its packed text, "" for a package. COMPILED: the packed
+code of most of them, for the Python version that has this MAGIC number. INDEX: the module of each source.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disable-error-code="name-defined"
@@ -27,16 +27,25 @@ class Packed:
 
     @staticmethod
     def exec_module(module):
-        text = zlib.decompress(binascii.a2b_base64(MODULES[module.__name__])) if MODULES[module.__name__] else ""
-        exec(compile(text, module.__name__, "exec"), module.__dict__)  # noqa: S102
+        name = module.__name__
+        if MAGIC == MAGIC_NUMBER and name in COMPILED:
+            code = marshal.loads(unpacked(COMPILED[name]))  # noqa: S302 - it comes from where this program does
+        else:
+            code = compile(unpacked(MODULES[name]), name, "exec")
+        exec(code, module.__dict__)  # noqa: S102
+
+
+def unpacked(text):
+    return zlib.decompress(binascii.a2b_base64(text)) if text else b""
 
 
 sys.meta_path.insert(0, Packed())
 
 try:
     import binascii
+    import marshal
     import zlib
-    from _frozen_importlib_external import PathFinder  # Without the import of importlib.
+    from _frozen_importlib_external import MAGIC_NUMBER, PathFinder  # Without the import of importlib.
 
     if PathFinder.find_spec("json") is None:
         raise ImportError("json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -192,7 +193,14 @@ def test_the_index_has_every_source_of_every_module_once() -> None:
 
 def test_the_program_is_ascii_and_small() -> None:
     assert program().isascii(), "Python 3.6 reads standard input as ASCII where the locale is C"
-    assert len(program()) < 160_000
+    assert len(program()) < 220_000
+
+
+def test_another_python_version_gets_the_same_agent_as_text(tmp_path: Path) -> None:
+    argv = agent_argv(sys.executable, ProbeOptions(str(tmp_path)), "h")
+    other = re.sub(rb"^MAGIC = .*", b"MAGIC = b'other'", program(), flags=re.MULTILINE)
+    answers = [json.loads(subprocess.run(argv, input=each, capture_output=True).stdout) for each in (program(), other)]
+    assert other != program() and answers[0]["sources"] == answers[1]["sources"] != []
 
 
 def test_what_only_runs_when_asked_for_does_not_run_unasked(tmp_path: Path) -> None:
@@ -321,6 +329,7 @@ def test_with_sudo_rights_the_agent_runs_by_sudo(tmp_path: Path) -> None:
 
 MODULE = '''\
 import os
+import re
 
 @decorated
 def kept(value):
@@ -348,13 +357,19 @@ alias = aliased
 
 def aliased():
     return 4
+
+# A remark.
+UNREAD = 5
+ERROR_ONE = 1
+ERROR_TWO = 2
 '''
 
 
 def test_of_a_module_stays_what_its_callers_can_reach() -> None:
-    text = reachable(MODULE, ['getattr(module, "kept")(1)'])
+    text = reachable(MODULE, ['getattr(module, "kept")(1)', "alias()", 'f"ERROR_{name}"'])
     assert "def helper(\n    value,\n):" in text and "LIMIT = 3" in text and "def aliased" in text
-    assert "dropped" not in text and "Other" not in text
+    assert "ERROR_ONE" in text and "ERROR_TWO" in text
+    assert not any(word in text for word in ("dropped", "Other", "UNREAD", "remark"))
     assert text.count("@decorated\n") == 1
 
 
