@@ -143,12 +143,22 @@ def _config_class() -> type[SSHConfig]:
             # A Host block has no conditions; paramiko would ask the system for the user's name before it sees that.
             return super()._does_match(match_list, *rest) if match_list else []  # type: ignore[misc]
 
+        def _pattern_matches(self, patterns: str | Sequence[str], target: str) -> bool:
+            # paramiko would look for a regular expression for each plain name of a long file, for each host.
+            words = patterns.split(",") if isinstance(patterns, str) else patterns
+            possible = [word for word in words if word == target or any(each in word for each in "*?[!")]
+            return bool(possible) and bool(super()._pattern_matches(possible, target))  # type: ignore[misc]
+
         def _tokenize(self, config: SSHConfigDict, target_hostname: str, key: str, value: str) -> str:
             if key == "match-exec":
                 raise OnecatError(
                     f"the configuration of ssh has `Match exec {value}`, which onecat does not run",
                     next_steps=["write that part as a `Host` block"],
                 )
+            if "%" not in value:
+                # paramiko would ask the system for this machine's full name, which may take seconds, for each host.
+                is_path = "~" in self._allowed_tokens(key)  # type: ignore[attr-defined]
+                return value.replace("~", str(Path.home())) if is_path else value
             tokens: str = super()._tokenize(config, target_hostname, key, value)  # type: ignore[misc]
             return tokens
 

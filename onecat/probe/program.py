@@ -74,7 +74,7 @@ def _program() -> bytes:
     files = {**_sources(), f"{AGENT}.core": FOLDER / "core.py"}
     texts = {name: file.read_text(encoding="utf-8") for name, file in files.items()}
     # The others are for hosts with GPUs or Docker only.
-    needed = {f"{AGENT}.core", *source_index().values()}
+    needed = {f"{AGENT}.core", f"{AGENT}.sources.files", *source_index().values()}
     compiled = {name: _packed(marshal.dumps(_code(name, files[name]))) for name in sorted(needed)}
     texts["pynvml"] = reachable(_pynvml().read_text(encoding="utf-8"), texts.values())
     modules.update((name, _packed(text.encode())) for name, text in texts.items())

@@ -101,6 +101,21 @@ def test_files_that_include_each_other_come_to_an_end(home: Path) -> None:
     assert settings(home, "Port 2201\nInclude config\n").port == 2201
 
 
+@pytest.mark.parametrize(
+    ("patterns", "port"), [("gpu1", 2222), ("gpu2 gpu?", 2222), ("gpu2", 22), ("gpu* !gpu1", 22), ("* !gpu2", 2222)]
+)
+def test_names_and_patterns_of_blocks(home: Path, patterns: str, port: int) -> None:
+    assert settings(home, f"Host {patterns}\n  Port 2222\n").port == port
+
+
+def test_the_system_is_asked_for_no_name_that_nothing_needs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("socket.getfqdn", lambda: asked.append("name") or "operator.example.org")
+    found = settings(home, "Host gpu1\n  IdentityFile ~/.ssh/one\n  IdentityFile /keys/two\n")
+    assert found.identities == (home / ".ssh" / "one", Path("/keys/two")) and not asked
+    assert settings(home, "Host *\n  IdentityFile /keys/%l\n").identities == (Path("/keys/operator.example.org"),)
+
+
 def test_a_match_that_cannot_be_judged_fits_no_host(home: Path) -> None:
     text = "Match localnetwork 192.0.2.0/24\n  Port 2222\nMatch host gpu1\n  User ops\n"
     assert (settings(home, text).port, settings(home, text).user) == (22, "ops")
