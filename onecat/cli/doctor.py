@@ -156,6 +156,7 @@ def doctor(
     def judged(observation: Observation) -> tuple[Observation, HostReport]:
         return observation, rules.judge(observation)
 
+    show = _shower(form, verbose, fail_on)
     known = [judged(observation) for observation in judging.saved_hosts(saved or ())]
     if targets:
         known = [*(started or start()).results(judged, teller(len(targets))), *known]
@@ -163,7 +164,7 @@ def doctor(
     if fixes is not None:
         judging.write_fix_script(fixes, known, rules)
     if fixes is None or not fixes.is_printed:
-        _print(report, form, verbose, fail_on)
+        show(report)
     raise typer.Exit(_exit_code(report, fail_on))
 
 
@@ -204,23 +205,24 @@ def _watch(
     raise typer.Exit(code)
 
 
-def _print(report: Report, form: Format, verbose: bool, fail_on: Threshold) -> None:
+def _shower(form: Format, verbose: bool, fail_on: Threshold) -> Callable[[Report], None]:
+    """What prints a report. Its modules are loaded here, while the hosts are awaited."""
     if form is Format.json:
         from onecat.render.json import doctor_document
 
-        console.print_json(doctor_document(report))
-    elif form is Format.markdown:
+        return lambda report: console.print_json(doctor_document(report))
+    if form is Format.markdown:
         from onecat.render.markdown import doctor_markdown
 
-        print(doctor_markdown(report, verbose=verbose))
-    elif form is Format.junit:
+        return lambda report: print(doctor_markdown(report, verbose=verbose))
+    if form is Format.junit:
         from onecat.render.junit import doctor_junit
 
-        print(doctor_junit(report, fail_on.value), end="")
-    else:
-        from rich.console import Console
+        return lambda report: print(doctor_junit(report, fail_on.value), end="")
+    from rich.console import Console
 
-        from onecat.render.text import doctor_lines, print_lines
+    from onecat.render.text import doctor_lines, print_lines
 
-        screen = Console()
-        print_lines(screen, doctor_lines(report, verbose=verbose, width=min(screen.width, 100)))
+    screen = Console()
+    width = min(screen.width, 100)
+    return lambda report: print_lines(screen, doctor_lines(report, verbose=verbose, width=width))

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.hosts.transport import Completed, EndOfInput, Preface
@@ -28,9 +29,10 @@ class LocalTransport:
         """See Transport.run."""
         started = time.monotonic()
         try:
-            process = subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-            )
+            with _input(stdin, preface) as source:
+                process = subprocess.Popen(
+                    argv, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+                )
         except OSError as error:
             raise OnecatError(
                 f"{argv[0]} cannot be started: {error.strerror}", where=self.name, code=ExitCode.UNREACHABLE
@@ -38,7 +40,7 @@ class LocalTransport:
         with process:
             try:
                 before = _speak(process, preface, timeout) if preface else (b"", b"")
-                stdout, stderr = process.communicate(stdin, timeout)
+                stdout, stderr = process.communicate(stdin if process.stdin else None, timeout)
             except subprocess.TimeoutExpired as error:
                 raise OnecatError(
                     f"{argv[0]} did not end within {timeout:g} s", where=self.name, code=ExitCode.UNREACHABLE
@@ -52,6 +54,21 @@ class LocalTransport:
 
     def close(self) -> None:
         """There is no connection."""
+
+
+@contextmanager
+def _input(stdin: bytes, preface: Preface | None) -> Iterator[IO[bytes] | int]:
+    """What a program reads: a pipe where there is a conversation, else a file in memory.
+
+    A pipe holds little, so that a large text costs as many turns of two processes as it has pieces.
+    """
+    if preface is not None or not hasattr(os, "memfd_create"):
+        yield subprocess.PIPE
+        return
+    with open(os.memfd_create("onecat-input"), "w+b") as file:  # noqa: PTH123 - a descriptor, not a path
+        file.write(stdin)
+        file.seek(0)
+        yield file
 
 
 def _speak(process: subprocess.Popen[bytes], preface: Preface, timeout: float) -> tuple[bytes, bytes]:

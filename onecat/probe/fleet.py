@@ -71,6 +71,7 @@ class Observing:
             use: called in the main thread while other hosts are still being observed.
             tell: called with how many hosts have answered.
         """
+        load_importers()
         results: dict[int, Result] = {}
         faults: dict[int, Outcome[Facts]] = {}
         try:
@@ -93,6 +94,13 @@ class Observing:
         with contextlib.closing(self._reach.transport(target)) as transport:
             set_limit(most_seconds_of(transport, options))
             return collect(transport, options, self._sudo_passwords)
+
+
+def load_importers() -> None:
+    """Load what reads the answers of hosts, which is best done while they are awaited."""
+    from onecat.probe.importers import all_importers
+
+    all_importers()
 
 
 def _observation(outcome: Outcome[Facts]) -> Observation:
