@@ -61,7 +61,7 @@ def _suitability(result: Suitability) -> dict[str, Any]:
 
 def explain_document(checks: Sequence[Check], claims: Sequence[Claim] = ()) -> dict[str, Any]:
     """The pages of checks, and claims of how-to articles, in the form onecat.explain/1."""
-    fields = [field.name for field in dataclasses.fields(Check) if field.name not in ("requires", "body")]
+    fields = [field.name for field in dataclasses.fields(Check) if field.name not in ("requires", "to_pass", "body")]
     return {
         "schema": EXPLAIN,
         "checks": [_lists({name: getattr(check, name) for name in fields}) for check in checks],
