@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -30,6 +30,7 @@ from onecat.errors import ExitCode, OnecatError
 if TYPE_CHECKING:
     from onecat.config import Deployment
     from onecat.doctor import HostReport, Report
+    from onecat.hosts import Target
     from onecat.probe import Observation
 
 
@@ -131,7 +132,8 @@ def doctor(
 
     from onecat.probe import Observing, ProbeOptions
 
-    options = ProbeOptions(checked_root(root, targets), timeout, sudo=sudo, load=load)
+    paths = _model_path(model or (deployment.model.path if deployment is not None else None), targets)
+    options = ProbeOptions(checked_root(root, targets), timeout, paths, sudo=sudo, load=load)
 
     def start() -> Observing:
         return Observing(targets, options, parallel=parallel, connect_timeout=connect_timeout)
@@ -166,6 +168,14 @@ def doctor(
     if fixes is None or not fixes.is_printed:
         show(report)
     raise typer.Exit(_exit_code(report, fail_on))
+
+
+def _model_path(model: str | None, targets: Sequence[Target]) -> dict[str, str]:
+    """Where the checkpoint lies on the hosts, for the probe; nothing for what is no path there."""
+    if model is not None and all(target.is_local for target in targets):
+        here = Path(model).expanduser().absolute()
+        return {"model": str(here)} if here.exists() else {}
+    return {"model": model} if model is not None and model.startswith("/") else {}
 
 
 def _own_ports() -> tuple[int, ...]:

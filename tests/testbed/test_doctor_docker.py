@@ -57,6 +57,15 @@ def test_ports_come_from_onecat_yaml(onecat: Onecat, tmp_path: Path) -> None:
     assert findings["serving.proxy-port"]["status"] == "skip"
 
 
+def test_the_disk_below_a_model_is_looked_at_where_the_model_is_a_directory(onecat: Onecat, tmp_path: Path) -> None:
+    def statuses(model: str) -> list[tuple[str, str]]:
+        document = onecat("doctor", "--model", model, "--only", "disk.model", "--json").expect(0).json()
+        return [(each["status"], each["subject"]) for each in document["hosts"][0]["findings"]]
+
+    assert statuses(str(tmp_path)) in ([("pass", str(tmp_path))], [("info", str(tmp_path))])
+    assert statuses("meta-llama/Llama-3.1-8B") == [("skip", "")]
+
+
 def test_usage_errors_are_told_before_anything_is_observed(onecat: Onecat, tmp_path: Path) -> None:
     assert "names no host" in onecat("doctor", "--host", "-oProxyCommand=id").expect(2).stderr
     assert "no check fits 'gpu.cuont'" in onecat("doctor", "--only", "gpu.cuont").expect(2).stderr

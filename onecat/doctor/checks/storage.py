@@ -96,7 +96,8 @@ def disk_model(context: Context) -> Iterator[Verdict]:
     """The kind of file system below the path of the model."""
     place = context.facts.filesystem("model")
     if place is None or place.kind is None:
-        reason = "no model was named (--model)" if place is None else "the kind of its file system is not known"
+        unnamed = "no directory of a model on this host was named (--model PATH)"
+        reason = unnamed if place is None else "the kind of its file system is not known"
         yield Verdict("skip", f"Not checked: {reason}")
     elif place.kind in NETWORK_FILE_SYSTEMS or place.kind.startswith("fuse."):
         yield Verdict(

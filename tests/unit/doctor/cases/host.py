@@ -65,7 +65,7 @@ CASES: list[Case] = [
     case("memory.kills", "skip", "kernel log", HEALTHY),
     case("disk.model", "pass", "lies on xfs", KNOWN),
     case("disk.model", "info", "lies on nfs4", known(filesystems=(MODEL,))),
-    case("disk.model", "skip", "no model was named", HEALTHY),
+    case("disk.model", "skip", "no directory of a model", HEALTHY),
     case("shm.size", "pass", "96 GiB", HEALTHY, None),
     case("shm.size", "warn", "has 64 MiB", with_filesystem("shm", total=64 << 20, available=45 << 20), None),
     case("shm.size", "warn", "has 64 MiB", with_filesystem("shm", total=64 << 20, available=45 << 20), V100),
