@@ -13,6 +13,7 @@ from onecat.facts import Facts
 from onecat.hosts import CONNECT_SECONDS, DEFAULT_PARALLEL, Desk, FanOut, Outcome, Reach, SudoPasswords, Target, Task
 from onecat.probe.collect import collect, for_this_machine, most_seconds_of
 from onecat.probe.options import ProbeOptions
+from onecat.probe.program import program
 
 Result = TypeVar("Result")
 
@@ -51,6 +52,8 @@ class Observing:
         self._reach = Reach(desk, connect_timeout, parallel)
         if not all(target.is_local for target in targets):
             self._reach.load()
+        # Packed here and not in a thread: what the caller loads next would hold the interpreter, and the hosts, up.
+        program()
         self._sudo_passwords = SudoPasswords(desk)
         self._options = options
         tasks = [Task(target.text, functools.partial(self._observe, target)) for target in targets]
