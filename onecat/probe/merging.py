@@ -78,9 +78,10 @@ _CLOSED = frozenset({"nvidia.pci_devices.path"})
 def merge_parts(parts: Iterable[Record]) -> dict[str, Any]:
     """One document of all parts; see the module for the rules.
 
-    GPUs are the same by PCI address, else by UUID, else by index, as far as both tell it. The number of equal kernel
-    events is summed. The answer is complete: GPUs without an index get the free ones in the order of their addresses
-    (NVML's order), and records that lack what a fact needs are left out.
+    GPUs are the same by PCI address, else by UUID, else by index, as far as both tell it. Equal kernel events of one
+    part add up; over parts the larger number stands, because dmesg and the journal hold the same lines. The answer is
+    complete: GPUs without an index get the free ones in the order of their addresses (NVML's order), and records that
+    lack what a fact needs are left out.
     """
     merged: dict[str, Any] = {}
     for part in parts:
@@ -145,6 +146,8 @@ def _join(where: str, first: Sequence[Any] | None, second: Sequence[Any]) -> lis
     if where == "nvidia.gpus":
         return _join_gpus([*(first or ()), *second])
     identity = IDENTITIES.get(where, _spelled)
+    if where == "kernel_events":
+        return _join_events(first or (), second, identity)
     members: dict[Any, Any] = {}
     for member in first or ():
         _add(where, members, identity(member), member)
@@ -160,12 +163,28 @@ def _add(where: str, members: dict[Any, Any], key: Any, member: Any) -> None:
     if not isinstance(member, Mapping):
         members.setdefault(key, member)
         return
-    before = members.get(key, {})
-    members[key] = _merge_records(where, before, member)
-    if where == "kernel_events" and before:
-        members[key]["count"] = before.get("count", 1) + member.get("count", 1)
-        times = [each["seconds"] for each in (before, member) if each.get("seconds") is not None]
-        members[key]["seconds"] = max(times, default=None)
+    members[key] = _merge_records(where, members.get(key, {}), member)
+
+
+def _join_events(first: Sequence[Any], second: Sequence[Any], identity: Callable[[Any], Any]) -> list[Any]:
+    """Events of two parts: equal ones add up within a part, and of two parts, which may have read one log, more counts."""
+    joined: dict[Any, Any] = {}
+    for part in (first, second):
+        counted: dict[Any, Any] = {}
+        for event in part:
+            before = counted.get(identity(event))
+            counted[identity(event)] = _same_event(before, event, sum) if before else event
+        for key, event in counted.items():
+            joined[key] = _same_event(joined[key], event, max) if key in joined else event
+    return list(joined.values())
+
+
+def _same_event(before: Mapping[str, Any], event: Mapping[str, Any], count: Callable[[list[int]], int]) -> Any:
+    merged = _merge_records("kernel_events", before, event)
+    merged["count"] = count([before.get("count", 1), event.get("count", 1)])
+    times = [each["seconds"] for each in (before, event) if each.get("seconds") is not None]
+    merged["seconds"] = max(times, default=None)
+    return merged
 
 
 _GPU_KEYS = ("pci_address", "uuid", "index")

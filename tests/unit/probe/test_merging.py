@@ -69,13 +69,16 @@ def test_processes_belong_to_one_moment() -> None:
     assert (gpu["processes"], gpu["process_ids"]) == ([], [])
 
 
-def test_equal_kernel_events_are_summed() -> None:
+def test_kernel_events_add_up_in_one_log_and_not_over_two_readings_of_it() -> None:
     event = {"kind": "xid", "xid": 79, "address": "0000:3b:00.0", "text": "first", "count": 2, "seconds": 5.0}
     other = {**event, "xid": 31}
     merged = merge_parts(
-        [{"kernel_events": [event]}, {"kernel_events": [{**event, "seconds": 9.0, "text": "x"}, other]}]
+        [
+            {"kernel_events": [event]},
+            {"kernel_events": [{**event, "count": 1}, {**event, "seconds": 9.0, "text": "x"}, other]},
+        ]
     )
-    assert merged["kernel_events"] == [{**event, "count": 4, "seconds": 9.0}, other]
+    assert merged["kernel_events"] == [{**event, "count": 3, "seconds": 9.0}, other]
 
 
 def test_corrected_and_fatal_bus_errors_stay_apart() -> None:
