@@ -167,7 +167,7 @@ def _add(where: str, members: dict[Any, Any], key: Any, member: Any) -> None:
 
 
 def _join_events(first: Sequence[Any], second: Sequence[Any], identity: Callable[[Any], Any]) -> list[Any]:
-    """Events of two parts: equal ones add up within a part, and of two parts, which may have read one log, more counts."""
+    """Equal events add up within a part; of two parts, which may have read one log, the larger count stands."""
     joined: dict[Any, Any] = {}
     for part in (first, second):
         counted: dict[Any, Any] = {}
