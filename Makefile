@@ -3,7 +3,7 @@ PYTHON ?=
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv quickstart test unit bench bench-fleet lock clean clean-cache
+.PHONY: help venv quickstart test unit bench bench-diagnose bench-fleet lock clean clean-cache
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,10 @@ unit: ## The unit tests only: no root, no services, about two minutes
 bench: ## Measure onecat --help against the smallest possible Typer program
 	@sh scripts/venv.sh dev
 	@.venv/bin/python bench/startup.py
+
+bench-diagnose: ## Measure diagnose on a log of 60 MB
+	@sh scripts/venv.sh dev
+	@.venv/bin/python bench/diagnose.py
 
 bench-fleet: ## As root: measure doctor on 16 containers with sshd next to pyinfra and ansible
 	@sh scripts/venv.sh dev
