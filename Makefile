@@ -6,7 +6,7 @@ export PYTHON
 .PHONY: help venv quickstart test unit bench bench-diagnose bench-fleet lock clean clean-cache
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 venv: ## Make .venv with onecat and its locked packages (PYTHON=... chooses the interpreter)
 	@sh scripts/venv.sh core
