@@ -71,10 +71,6 @@ class FanOut(Generic[Result]):
         for _ in range(min(parallel or MOST_THREADS, len(tasks))):
             self._start_thread()
 
-    def outcomes(self) -> list[Outcome[Result]]:
-        """Wait for all tasks; their outcomes in the order of the tasks."""
-        return [outcome for _, outcome in sorted(self.ended(), key=lambda each: each[0])]
-
     def ended(self) -> Iterator[tuple[int, Outcome[Result]]]:
         """The tasks as they end: the number of each and its outcome."""
         for _ in self._tasks:

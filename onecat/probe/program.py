@@ -60,16 +60,12 @@ SMOKE_SECONDS = 120.0
 """What a GPU calculation in a container may take: a large image starts slowly the first time."""
 
 
+@functools.cache
 def program() -> bytes:
     """The text of the agent, to be given to `agent_argv` or `remote_argv` on standard input.
 
     Raises OnecatError when nvidia-ml-py is not installed beside onecat.
     """
-    return _program()
-
-
-@functools.cache
-def _program() -> bytes:
     modules = {name: "" for name in ("onecat", "onecat.probe", AGENT, f"{AGENT}.sources")}
     files = {**_sources(), f"{AGENT}.core": FOLDER / "core.py"}
     texts = {name: file.read_text(encoding="utf-8") for name, file in files.items()}

