@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from onecat.config import load_profile
 from onecat.doctor import Finding, HostReport, Settings, all_checks
 from onecat.doctor.fix import fix_script
 from onecat.doctor.fix.steps import STEPS
+from onecat.doctor.packages import family
 from onecat.errors import OnecatError
 from onecat.facts import Ascend, ContainerToolkit, Docker, Facts, Nvidia, OperatingSystem
 from onecat.resources import resource_directory
@@ -240,6 +241,7 @@ def test_shellcheck_finds_nothing_in_any_script(tmp_path: Path) -> None:
 @given(words=st.text(min_size=1), name=st.text(min_size=1))
 def test_no_host_can_write_commands(words: str, name: str) -> None:
     """Whatever a host says of itself stands in comments, or in the one word where a harmless text would stand."""
+    assume(family(OperatingSystem(id=words)) is None)  # Another family's script has another number of words.
     assert len(said_by_host(words, name)) == len(said_by_host("x", "x"))
 
 
