@@ -12,8 +12,8 @@ class PackageOrigins:
 
     index_url, extra_index_urls: Python package indexes. torch_index_url: PyTorch's index for one CUDA version.
     find_links: a folder of wheels and source archives that is looked at first; copied into the build context.
-    apt_mirror: address that takes the place of the distribution's own in the base image. ca_certificate: a PEM file that the
-    build trusts besides the system's. http_proxy, https_proxy, no_proxy: as the variables of these names.
+    apt_mirror: address that takes the place of the distribution's own in the base image. ca_certificate: a PEM file
+    that the build trusts besides the system's. http_proxy, https_proxy, no_proxy: as the variables of these names.
     offline: no step may use a network.
     """
 
@@ -33,8 +33,8 @@ class PackageOrigins:
 class BuildOptions:
     """One build.
 
-    max_jobs: compiler processes at once; None: from the build host's memory. wheel: a wheel of the engine that was built
-    before and takes the place of compiling. wheel_only: folder that gets the wheel; no image is made then.
+    max_jobs: compiler processes at once; None: from the build host's memory. wheel: a wheel of the engine that was
+    built before and takes the place of compiling. wheel_only: folder that gets the wheel; no image is made then.
     source: folder that holds the engine's source archive, asked before any index.
     """
 
