@@ -119,9 +119,9 @@ def _render(profile: Profile, directory: Path) -> dict[str, Any]:
     written = write_context(context, directory)
     for name in written:
         console.progress(f"wrote {directory / name}")
-    if context.wheels:
+    if context.stored:
         console.progress(
-            f"not written: {len(context.wheels)} wheels that requirements.txt names with their hashes; "
+            f"not written: {len(context.stored)} files that lie elsewhere until a build needs them; "
             f"`onecat build --profile {profile.name} --runtime container` fetches them and builds"
         )
     if context.refusal is not None:
@@ -136,7 +136,7 @@ def _render(profile: Profile, directory: Path) -> dict[str, Any]:
         "base": context.base,
         "files": files,
         "written": list(written),
-        "wheels": [row.file for row in context.wheels],
+        "stored": [file.name for file in context.stored],
         "buildable": context.refusal is None,
     }
 

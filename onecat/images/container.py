@@ -46,14 +46,15 @@ def ensure_image(
             f"{context.lock.packaged_by}"
         )
         context = _with_fetched_wheels(context, profile, store, logs / f"{name}.pip.log", report)
-    return build_image(context, store.directory, docker_host, report, logs / f"{name}.log", build_arguments)
+    return build_image(context, docker_host, report, logs / f"{name}.log", build_arguments)
 
 
 def _with_fetched_wheels(context: Context, profile: Profile, store: WheelStore, log: Path, report: Report) -> Context:
     """The context again, now that all wheels are in the store and all hashes are known."""
     assert context.lock is not None
-    fetch(context.lock, store, Downloader(_interpreter_with_pip(), context.python, log), report)
-    return render_context(profile, store.recorded_hashes())
+    rows = fetch(context.lock, store, Downloader(_interpreter_with_pip(), context.python, log), report)
+    complete = render_context(profile, store.recorded_hashes())
+    return complete.with_paths({f"wheels/{row.file}": store.path(row) for row in rows})
 
 
 def _interpreter_with_pip() -> Path:

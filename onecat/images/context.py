@@ -11,18 +11,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onecat.errors import ExitCode, OnecatError
-from onecat.images.lock import EngineLock, LockedFile, lock_path, read_lock
+from onecat.errors import OnecatError
+from onecat.images.lock import EngineLock, lock_path, read_lock
 from onecat.images.metadata_wheel import metadata_wheel, metadata_wheel_name
 from onecat.images.native import COMPANION_SUMMARY, IMPORT_CHECK, companion_version
+from onecat.images.options import BuildOptions
 from onecat.images.recipe import Recipe, load_recipe
-from onecat.resources import read_table, resource_directory
 
 if TYPE_CHECKING:
     from onecat.config.schema import Profile
+    from onecat.patching import Upstream
 
 MODIFIED = 315532800  # 1980-01-01, the earliest time that zip files know: the tar's time stamps say nothing
 CHUNK_BYTES = 1 << 20
+DEFAULT_OPTIONS = BuildOptions()
 RENDERED_MARK = b"\n# Made by `onecat build --profile "
 
 
@@ -36,12 +38,31 @@ class ContextFile:
 
 
 @dataclass(frozen=True)
+class StoredFile:
+    """One file of a context whose bytes stay on disk.
+
+    name: its path in the context. sha256: in hex; None while no hash of it is known. size: in bytes; None: not known.
+    path: where it is streamed from; None until it has been fetched. The path is no part of what the file is.
+    origin: it says where packages come from and not what they are: no part of the context's digest.
+    """
+
+    name: str
+    sha256: str | None
+    size: int | None = None
+    path: Path | None = field(default=None, compare=False)
+    origin: bool = False
+
+
+@dataclass(frozen=True)
 class Context:
     """What a container build gets.
 
-    profile, tag, base: names. bases: all images the Dockerfile starts from. files: sorted by name.
-    wheels: locked wheels that lie under wheels/ in the context; their bytes stay on disk. python: version they are for.
+    profile, tag, base: names. bases: all images the Dockerfile starts from. files: in memory, sorted by name.
+    stored: files whose bytes stay on disk, sorted by name. lock: the wheels among them, those under wheels/, are this
+    lock's, for CPython `python`. source: the pinned archive among them, which lies in the context under its file name.
     network: whether build steps need one. build_arguments: arguments a person must give, with what they are.
+    arguments: values of build arguments that follow from the options; no part of the digest.
+    wheel_stage: the stage whose folder /wheels holds the engine's wheel, for recipes that build or take one.
     refusal: why this context must not be built yet, or None.
     """
 
@@ -50,26 +71,42 @@ class Context:
     base: str
     bases: tuple[str, ...]
     files: tuple[ContextFile, ...]
-    wheels: tuple[LockedFile, ...] = ()
+    stored: tuple[StoredFile, ...] = ()
     lock: EngineLock | None = None
     python: str = ""
+    source: Upstream | None = None
     network: bool = False
     build_arguments: dict[str, str] = field(default_factory=dict)
+    arguments: dict[str, str] = field(default_factory=dict, compare=False)
+    wheel_stage: str | None = None
     refusal: OnecatError | None = field(default=None, compare=False)
 
     @property
     def digest(self) -> str:
         """SHA-256 (hex) over names, modes and contents: equal contexts have equal digests."""
         rows = [f"{file.name}\0{file.mode:o}\0{hashlib.sha256(file.content).hexdigest()}\n" for file in self.files]
-        rows += [f"wheels/{row.file}\0{0o644:o}\0{row.sha256}\n" for row in self.wheels]
+        rows += [f"{file.name}\0{0o644:o}\0{file.sha256}\n" for file in self.stored if not file.origin]
         return hashlib.sha256("".join(sorted(rows)).encode()).hexdigest()
 
+    @property
+    def size(self) -> int:
+        """Bytes that are sent to the builder; files of unknown size count as nothing."""
+        return sum(len(file.content) for file in self.files) + sum(file.size or 0 for file in self.stored)
 
-def render_context(profile: Profile, hashes: Mapping[str, str] | None = None) -> Context:
-    """The build context of a profile's image. Reads only what ships with onecat.
+    def with_paths(self, paths: Mapping[str, Path]) -> Context:
+        """The context with the places of stored files that have been fetched: name in the context -> path."""
+        stored = tuple(replace(file, path=paths.get(file.name, file.path)) for file in self.stored)
+        return replace(self, stored=stored)
+
+
+def render_context(
+    profile: Profile, hashes: Mapping[str, str] | None = None, options: BuildOptions = DEFAULT_OPTIONS
+) -> Context:
+    """The build context of a profile's image. Reads what ships with onecat and the files that the options name.
 
     Parameters:
         hashes: file name -> SHA-256 in hex, for locked wheels whose hash was recorded at first use.
+        options: where packages come from, and a wheel that takes the place of compiling.
 
     Raises:
         OnecatError: unknown recipe, an engine without a lock, or a variable that the profile lacks.
@@ -100,10 +137,9 @@ def render_context(profile: Profile, hashes: Mapping[str, str] | None = None) ->
         companion = metadata_wheel("vllm", extra["companion"]["version"], COMPANION_SUMMARY)
         files.append(ContextFile(f"wheels/{metadata_wheel_name('vllm', extra['companion']['version'])}", companion))
     if recipe.patches:
-        extra, patch_files, refusal = _patches(profile)
+        context, extra, patch_files = _patched_source(context, profile)
         values |= extra
         files += patch_files
-        context = replace(context, refusal=refusal)
     files += _rendered(recipe, values, profile)
     return replace(context, files=tuple(sorted(files, key=lambda file: file.name)))
 
@@ -119,7 +155,8 @@ def _with_wheels(context: Context, profile: Profile, hashes: Mapping[str, str]) 
     rows = [replace(row, sha256=row.sha256 or hashes.get(row.file)) for row in lock.for_python(python)]
     wheels = tuple(sorted(rows, key=lambda row: row.file))
     companion = hashlib.sha256(metadata_wheel("vllm", companion_version(lock), COMPANION_SUMMARY)).hexdigest()
-    return replace(context, wheels=wheels, lock=lock, python=python), {
+    stored = tuple(StoredFile(f"wheels/{row.file}", row.sha256, row.size) for row in wheels)
+    return replace(context, stored=stored, lock=lock, python=python), {
         "python": python,
         "machine": lock.machine,
         "packaged_by": lock.packaged_by,
@@ -131,37 +168,17 @@ def _with_wheels(context: Context, profile: Profile, hashes: Mapping[str, str]) 
     }
 
 
-def _patches(profile: Profile) -> tuple[dict[str, Any], list[ContextFile], OnecatError | None]:
+def _patched_source(context: Context, profile: Profile) -> tuple[Context, dict[str, Any], list[ContextFile]]:
     """The pinned source and the patch series of a profile that builds from source."""
-    directory = resource_directory("patches") / str(profile.image.patches)
-    pin = directory / "upstream.yaml"
-    if not pin.is_file():
-        raise OnecatError(f"profile {profile.name} has no pinned source", expected=str(pin), where="image.patches")
-    series_file = directory / "series.yaml"
-    series: list[str] = []
-    refusal = None
-    if series_file.is_file():
-        series = [row["file"] for row in read_table(series_file)["patches"]]
-    else:
-        refusal = OnecatError(
-            f"the image of profile {profile.name} cannot be built yet: onecat has no patch series for "
-            f"{profile.engine.name} {profile.engine.version}",
-            expected=f"patches/{directory.name}/series.yaml",
-            next_steps=[
-                f"onecat build --profile {profile.name} --render-only shows what would be built",
-                "or choose another profile: onecat profile list",
-            ],
-            code=ExitCode.NO,
-        )
-    files = [
-        ContextFile(f"patches/{path.relative_to(directory).as_posix()}", path.read_bytes())
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
-    ]
+    from onecat.patching import load_series
+
+    series = load_series(str(profile.image.patches)).for_profile(profile)
+    upstream = series.upstream
+    files = [ContextFile(f"patches/{patch.file}", patch.text.encode()) for patch in series.patches]
+    files += [ContextFile(f"patches/add/{path}", series.added_content(path)) for path in series.added]
+    context = replace(context, source=upstream, stored=(StoredFile(upstream.file, upstream.sha256),))
     architecture = "sm_" + str(profile.hardware.compute_capability).replace(".", "")
-    upstream = read_table(pin)
-    added = (directory / "add").is_dir()
-    return {"upstream": upstream, "series": series, "added": added, "architecture": architecture}, files, refusal
+    return context, {"upstream": upstream, "series": series, "architecture": architecture}, files
 
 
 def _rendered(recipe: Recipe, values: Mapping[str, Any], profile: Profile) -> list[ContextFile]:
@@ -219,14 +236,15 @@ def _labels(profile: Profile) -> dict[str, str]:
     return labels
 
 
-def tar_stream(context: Context, wheels: Path) -> Iterator[bytes]:
+def tar_stream(context: Context) -> Iterator[bytes]:
     """The context as a tar archive, in pieces, never whole in memory. The same context gives the same bytes.
 
-    Parameters:
-        wheels: folder that holds the context's locked wheels.
+    Every stored file must have its path (`Context.with_paths`).
     """
     entries: list[tuple[str, int, bytes | Path]] = [(file.name, file.mode, file.content) for file in context.files]
-    entries += [(f"wheels/{row.file}", 0o644, wheels / row.file) for row in context.wheels]
+    for file in context.stored:
+        assert file.path is not None, f"{file.name} has not been fetched"
+        entries.append((file.name, 0o644, file.path))
     for name, mode, source in sorted(entries, key=lambda entry: entry[0]):
         info = tarfile.TarInfo(name)
         info.size = source.stat().st_size if isinstance(source, Path) else len(source)
@@ -240,7 +258,7 @@ def tar_stream(context: Context, wheels: Path) -> Iterator[bytes]:
 
 
 def write_context(context: Context, directory: Path) -> tuple[str, ...]:
-    """Write the context's files (not the locked wheels) below `directory`. Removes nothing.
+    """Write the context's files (not the stored ones) below `directory`. Removes nothing.
 
     Returns the names of the files that were written because they were missing or different. Raises OnecatError (exit
     code 2), and writes nothing, where that would replace files in a directory that onecat has not written before.

@@ -58,16 +58,14 @@ def find_image(context: Context, docker_host: str | None) -> BuiltImage | None:
 
 def build_image(
     context: Context,
-    wheels: Path,
     docker_host: str | None,
     report: Report,
     log: Path,
     build_arguments: Mapping[str, str] | None = None,
 ) -> BuiltImage:
-    """Build a context's image.
+    """Build a context's image. Its stored files have been fetched and verified.
 
     Parameters:
-        wheels: folder with the context's locked wheels, verified.
         docker_host: engine's address; None for DOCKER_HOST or the default socket.
         report: called with one line per step.
         log: file that gets the builder's whole output.
@@ -87,7 +85,7 @@ def build_image(
     labels = {CONTEXT_LABEL: context.digest, BASE_LABEL: _inspect(client, context.base)["Id"]}
     report(f"image: building {context.tag} from {context.base} with the engine at {address}")
     try:
-        _build(client, context, wheels, labels, given, report, log, address)
+        _build(client, context, labels, given, report, log, address)
     finally:
         _remove_stages(client, context.digest)
     made = _inspect(client, context.tag)
@@ -100,7 +98,7 @@ def check_buildable(context: Context, build_arguments: Mapping[str, str]) -> Non
     if context.refusal is not None:
         raise context.refusal
     for name, what in context.build_arguments.items():
-        if not build_arguments.get(name):
+        if not (build_arguments.get(name) or context.arguments.get(name)):
             raise OnecatError(
                 f"the build argument {name} is missing", expected=what, next_steps=[f"--build-arg {name}=ADDRESS"]
             )
@@ -155,10 +153,9 @@ def _repository_and_tag(image: str) -> tuple[str, str | None]:
     return (repository, tag) if colon and "/" not in tag else (image, "latest")
 
 
-def _upload(context: Context, wheels: Path, report: Report) -> Iterator[bytes]:
-    total = sum(len(file.content) for file in context.files) + sum(row.size or 0 for row in context.wheels)
-    sent, told = 0, 0
-    for piece in tar_stream(context, wheels):
+def _upload(context: Context, report: Report) -> Iterator[bytes]:
+    total, sent, told = context.size, 0, 0
+    for piece in tar_stream(context):
         sent += len(piece)
         if sent - told >= _UPLOAD_STEP_BYTES:
             told = sent
@@ -169,7 +166,6 @@ def _upload(context: Context, wheels: Path, report: Report) -> Iterator[bytes]:
 def _build(
     client: Any,
     context: Context,
-    wheels: Path,
     labels: Mapping[str, str],
     build_arguments: Mapping[str, str],
     report: Report,
@@ -184,11 +180,11 @@ def _build(
     output: list[str] = []
     try:
         messages = client.build(
-            fileobj=_upload(context, wheels, report),
+            fileobj=_upload(context, report),
             custom_context=True,
             tag=context.tag,
             labels=dict(labels),
-            buildargs={**build_arguments, "ONECAT_CONTEXT": context.digest},
+            buildargs={**context.arguments, **build_arguments, "ONECAT_CONTEXT": context.digest},
             network_mode=None if context.network else "none",
             rm=True,
             forcerm=True,

@@ -136,7 +136,7 @@ def test_a_small_build_reports_each_step_and_is_found_again(
     context = small_context("onecat-test/small:1", "RUN echo hello", base=base_image)
     assert find_image(context, docker_daemon.host) is None
     said: list[str] = []
-    image = build_image(context, tmp_path, docker_daemon.host, said.append, tmp_path / "log")
+    image = build_image(context, docker_daemon.host, said.append, tmp_path / "log")
     try:
         assert any("step 4 of" in line and "RUN echo hello" in line for line in said)
         assert "hello" in (tmp_path / "log").read_text()
@@ -158,7 +158,7 @@ def test_a_failed_step_shows_its_last_words_and_leaves_nothing(
     instructions = ("COPY filler /filler", "RUN echo it broke; exit 3")
     context = small_context("onecat-test/broken:1", *instructions, base=base_image, files=(filler,))
     with pytest.raises(OnecatError, match="could not be built: RUN echo it broke") as raised:
-        build_image(context, tmp_path, docker_daemon.host, lambda line: None, tmp_path / "log")
+        build_image(context, docker_daemon.host, lambda line: None, tmp_path / "log")
     assert raised.value.code is ExitCode.ROLLED_BACK and "it broke" in raised.value.details
     assert before == (untagged(docker_client), {each.id for each in docker_client.containers.list(all=True)})
 
@@ -174,7 +174,7 @@ def test_an_interrupted_build_leaves_nothing(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build_image(context, tmp_path, docker_daemon.host, interrupt, tmp_path / "log")
+        build_image(context, docker_daemon.host, interrupt, tmp_path / "log")
     assert before == (untagged(docker_client), {each.id for each in docker_client.containers.list(all=True)})
 
 
@@ -183,7 +183,7 @@ def test_several_stages_leave_one_image(
 ) -> None:
     lines = ("RUN touch /made", f"FROM {base_image}", "COPY --from=0 /made /made")
     context = small_context("onecat-test/stages:1", *lines, base=base_image)
-    build_image(context, tmp_path, docker_daemon.host, lambda line: None, tmp_path / "log")
+    build_image(context, docker_daemon.host, lambda line: None, tmp_path / "log")
     try:
         assert not docker_client.images.list(filters={"dangling": True, "label": f"io.onecat.context={context.digest}"})
     finally:
@@ -206,11 +206,6 @@ def test_no_daemon_is_told_before_anything_is_downloaded(onecat: Onecat) -> None
     refused = onecat(*BUILD).expect(3)
     assert "no Docker engine at this socket" in refused.stderr
     assert "download" not in refused.stderr
-
-
-def test_an_image_without_its_patches_is_refused(onecat_with_docker: Onecat) -> None:
-    refused = onecat_with_docker("build", "--profile", "v100x2-pcie").expect(1)
-    assert "no patch series" in refused.stderr
 
 
 def test_the_rendered_context_builds_by_hand_as_well(

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from onecat.config import load_profile
 from onecat.errors import ExitCode, OnecatError
-from onecat.images.context import Context, quoted, render_context, tar_stream, write_context
+from onecat.images.context import Context, StoredFile, quoted, render_context, tar_stream, write_context
 from onecat.images.docker_build import check_buildable
-from onecat.images.lock import LockedFile
 from onecat.images.recipe import load_recipe
 from onecat.resources import resource_directory
 
@@ -60,14 +59,14 @@ def test_no_final_stage_runs_as_root_or_keeps_a_key(profile: str) -> None:
 def test_the_ignore_file_lets_through_exactly_what_the_context_holds(profile: str) -> None:
     context = render_context(load_profile(profile))
     listed = set(text_of(context, ".dockerignore").split()) - {"*"}
-    top = {file.name.split("/")[0] for file in context.files} - {".dockerignore"}
+    top = {file.name.split("/")[0] for file in (*context.files, *context.stored)} - {".dockerignore"}
     assert listed == {f"!{name}" for name in top}
 
 
 def test_the_cpu_image_gets_every_locked_wheel_by_hash() -> None:
     context = render_context(load_profile("cpu"))
     lines = [line for line in text_of(context, "requirements.txt").splitlines() if not line.startswith("#")]
-    assert len(lines) == len(context.wheels) + 1
+    assert len(lines) == len(context.stored) + 1
     assert all(" --hash=sha256:" in line for line in lines)
     assert lines[-1].startswith("vllm==0.27.1+cpu ")
 
@@ -109,48 +108,46 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     assert "vllm-cpu" in str(raised.value.expected)
 
 
-def test_an_image_without_its_patch_series_renders_but_is_not_built() -> None:
-    context = render_context(load_profile("v100x2-pcie"))
-    if (resource_directory("patches") / "vllm-0.27.1" / "series.yaml").is_file():
-        pytest.skip("the series is there: there is nothing to refuse")
-    with pytest.raises(OnecatError, match="has no patch series") as raised:
-        check_buildable(context, {"TORCH_INDEX_URL": "somewhere"})
-    assert raised.value.code is ExitCode.NO
-
-
 def test_a_missing_build_argument_is_told_before_anything_starts() -> None:
-    context = replace(render_context(load_profile("v100x2-pcie")), refusal=None)
+    context = render_context(load_profile("v100x2-pcie"))
     with pytest.raises(OnecatError, match="build argument TORCH_INDEX_URL is missing"):
         check_buildable(context, {})
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> tuple[Context, Path]:
-    """A context with one locked wheel, and the folder that holds it."""
+def small(tmp_path: Path) -> Context:
+    """A context with one stored wheel."""
     wheel = tmp_path / "wheels" / "alpha-1.0-py3-none-any.whl"
     wheel.parent.mkdir()
     wheel.write_bytes(b"w" * 1_500_000)
-    row = LockedFile("alpha", "1.0", wheel.name, hashlib.sha256(wheel.read_bytes()).hexdigest(), 1_500_000, ("3.11",))
-    return replace(render_context(load_profile("cpu")), wheels=(row,)), wheel.parent
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    stored = StoredFile(f"wheels/{wheel.name}", sha256, 1_500_000, wheel)
+    return replace(render_context(load_profile("cpu")), stored=(stored,))
 
 
-def test_the_tar_is_the_same_bytes_whenever_and_wherever_it_is_made(
-    small: tuple[Context, Path], tmp_path: Path
-) -> None:
-    context, wheels = small
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    copied = elsewhere / context.wheels[0].file
-    copied.write_bytes((wheels / copied.name).read_bytes())
+def test_the_tar_is_the_same_bytes_whenever_and_wherever_it_is_made(small: Context, tmp_path: Path) -> None:
+    (stored,) = small.stored
+    assert stored.path is not None
+    copied = tmp_path / "elsewhere"
+    copied.write_bytes(stored.path.read_bytes())
     copied.chmod(0o600)
-    assert b"".join(tar_stream(context, wheels)) == b"".join(tar_stream(context, elsewhere))
+    moved = small.with_paths({stored.name: copied})
+    assert moved == small and moved.digest == small.digest
+    assert b"".join(tar_stream(small)) == b"".join(tar_stream(moved))
 
 
-def test_the_tar_holds_sorted_files_of_root_with_fixed_times(small: tuple[Context, Path]) -> None:
-    context, wheels = small
-    with tarfile.open(fileobj=io.BytesIO(b"".join(tar_stream(context, wheels)))) as archive:
+def test_the_digest_covers_what_stored_files_are_and_not_where_they_come_from(small: Context) -> None:
+    (stored,) = small.stored
+    assert replace(small, stored=(replace(stored, sha256="0" * 64),)).digest != small.digest
+    assert replace(small, stored=(replace(stored, name="wheels/other.whl"),)).digest != small.digest
+    origin = StoredFile("origins/pip.conf", "1" * 64, 10, origin=True)
+    assert replace(small, stored=(*small.stored, origin)).digest == small.digest
+
+
+def test_the_tar_holds_sorted_files_of_root_with_fixed_times(small: Context) -> None:
+    with tarfile.open(fileobj=io.BytesIO(b"".join(tar_stream(small)))) as archive:
         members = archive.getmembers()
-        read = archive.extractfile(f"wheels/{context.wheels[0].file}")
+        read = archive.extractfile(small.stored[0].name)
         assert read is not None and read.read() == b"w" * 1_500_000
     assert [member.name for member in members] == sorted(member.name for member in members)
     assert {(member.uid, member.gid, member.mtime) for member in members} == {(0, 0, 315532800)}
@@ -158,9 +155,9 @@ def test_the_tar_holds_sorted_files_of_root_with_fixed_times(small: tuple[Contex
     assert modes["entrypoint.sh"] == 0o755 and modes["Dockerfile"] == 0o644
 
 
-def test_the_tar_is_never_whole_in_memory(small: tuple[Context, Path]) -> None:
-    context, wheels = small
-    assert max(map(len, tar_stream(context, wheels))) <= 1 << 20
+def test_the_tar_is_never_whole_in_memory(small: Context) -> None:
+    assert max(map(len, tar_stream(small))) <= 1 << 20
+    assert sum(map(len, tar_stream(small))) > small.size > 1_500_000
 
 
 def test_writing_keeps_foreign_files_and_says_what_it_wrote(tmp_path: Path) -> None:
