@@ -30,12 +30,25 @@ class PackageOrigins:
 
 
 @dataclass(frozen=True)
+class LockedPackage:
+    """One Python package as a lock file names it.
+
+    sha256: in hex, of every file that may be installed for it.
+    """
+
+    name: str
+    version: str
+    sha256: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class BuildOptions:
     """One build.
 
     max_jobs: compiler processes at once; None: from the build host's memory. wheel: a wheel of the engine that was
     built before and takes the place of compiling. wheel_only: folder that gets the wheel; no image is made then.
-    source: folder that holds the engine's source archive, asked before any index.
+    source: folder that holds the engine's source archive, asked before any index. packages: what a lock file names for
+    an image whose packages pip chooses: pip installs these, checks their hashes, and chooses nothing; empty without one.
     """
 
     origins: PackageOrigins = PackageOrigins()
@@ -43,3 +56,4 @@ class BuildOptions:
     wheel: Path | None = None
     wheel_only: Path | None = None
     source: Path | None = None
+    packages: tuple[LockedPackage, ...] = ()
