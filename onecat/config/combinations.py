@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from onecat.config.layers import DROPPABLE
 from onecat.config.schema import Deployment, Profile
 from onecat.config.source import KeyPath
 
@@ -27,6 +28,9 @@ SET_BY_ONECAT = {
 
 SECRET_VARIABLES = {"VLLM_API_KEY": "secrets.api_key"}
 """Variables whose value is a secret, with the key that takes it from a file or the environment."""
+
+PARALLEL_FLAGS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
+"""Flags that a layout stands for."""
 
 LOOKS_SECRET = re.compile(r"(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSPHRASE|CREDENTIALS?)$|PASSWORD", re.IGNORECASE)
 """Names of other variables that hold secrets: HF_TOKEN, AWS_SECRET_ACCESS_KEY, ..."""
@@ -167,18 +171,55 @@ def _profile_runtime(profile: Profile) -> Iterator[Conflict]:
 
 def _profile_arguments(profile: Profile) -> Iterator[Conflict]:
     seen: set[str] = set()
+    layouts = profile.launch.layouts
     for index, each in enumerate(profile.launch.args):
         if each.arg in SET_BY_ONECAT:
             yield Conflict(("launch", "args", index, "arg"), f"`{each.arg}` is set by onecat itself", "another flag")
         if each.arg in seen:
             yield Conflict(("launch", "args", index, "arg"), f"`{each.arg}` is set twice", "each flag once")
         seen.add(each.arg)
-        if each.arg == "tensor-parallel-size" and profile.hardware.count and each.value != profile.hardware.count:
+        if layouts and each.arg in PARALLEL_FLAGS:
+            yield Conflict(
+                ("launch", "args", index, "arg"),
+                f"`{each.arg}` is set beside launch.layouts",
+                "the number in a layout alone",
+            )
+        elif each.arg == "tensor-parallel-size" and profile.hardware.count and each.value != profile.hardware.count:
             yield Conflict(
                 ("launch", "args", index, "value"),
                 f"tensor-parallel-size is {each.value} and hardware.count {profile.hardware.count}",
                 "the same number",
             )
+
+
+def _profile_layouts(profile: Profile) -> Iterator[Conflict]:
+    count = profile.hardware.count
+    seen: set[str] = set()
+    for index, each in enumerate(profile.launch.layouts):
+        if each.name in seen:
+            yield Conflict(("launch", "layouts", index, "name"), f"two layouts are called `{each.name}`", "one")
+        seen.add(each.name)
+        if count and each.cards > count or (index == 0 and count and each.cards < count):
+            yield Conflict(
+                ("launch", "layouts", index, "name"),
+                f"layout `{each.name}` uses {each.cards} card{'s' if each.cards > 1 else ''} and hardware.count is "
+                f"{count}",
+                "all of them: it is the default" if index == 0 else "at most as many",
+            )
+
+
+def _profile_drops(profile: Profile) -> Iterator[Conflict]:
+    for index, each in enumerate(profile.drop):
+        if each.row is None:
+            yield Conflict(("drop", index), "a row of `drop` names none or several", f"one of: {', '.join(DROPPABLE)}")
+
+
+def _profile_environment(profile: Profile) -> Iterator[Conflict]:
+    names = Counter(each.name for each in profile.launch.env)
+    for index, each in enumerate(profile.launch.env):
+        if names[each.name] > 1:
+            names[each.name] = 0
+            yield Conflict(("launch", "env", index, "name"), f"`{each.name}` is set twice", "each variable once")
 
 
 def _profile_hardware(profile: Profile) -> Iterator[Conflict]:
@@ -206,5 +247,8 @@ DEPLOYMENT_RULES: tuple[Callable[[Deployment, Profile], Iterator[Conflict]], ...
 PROFILE_RULES: tuple[Callable[[Profile], Iterator[Conflict]], ...] = (
     _profile_runtime,
     _profile_arguments,
+    _profile_layouts,
+    _profile_environment,
+    _profile_drops,
     _profile_hardware,
 )

