@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onecat.errors import ExitCode, OnecatError
 from onecat.images.context import Context, render_context
 from onecat.images.docker_build import BuiltImage, build_image, check_buildable, find_image
-from onecat.images.interpreters import interpreters
+from onecat.images.interpreters import interpreter_with_pip
 from onecat.images.wheels import Downloader, WheelStore, fetch, wheel_store
 
 if TYPE_CHECKING:
@@ -52,17 +51,6 @@ def ensure_image(
 def _with_fetched_wheels(context: Context, profile: Profile, store: WheelStore, log: Path, report: Report) -> Context:
     """The context again, now that all wheels are in the store and all hashes are known."""
     assert context.lock is not None
-    rows = fetch(context.lock, store, Downloader(_interpreter_with_pip(), context.python, log), report)
+    rows = fetch(context.lock, store, Downloader(interpreter_with_pip(), context.python, log), report)
     complete = render_context(profile, store.recorded_hashes())
     return complete.with_paths({f"wheels/{row.file}": store.path(row) for row in rows})
-
-
-def _interpreter_with_pip() -> Path:
-    for python in interpreters(("3", "3.14", "3.13", "3.12", "3.11", "3.10")):
-        if python.answers("import pip; print('yes')") == "yes":
-            return python.path
-    raise OnecatError(
-        "no Python with pip was found to download the wheels",
-        next_steps=["on Debian or Ubuntu: apt-get install python3-pip", "or: python3 -m ensurepip"],
-        code=ExitCode.USAGE,
-    )

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from onecat.errors import OnecatError
+
 OWN_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 PRINT_VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 
@@ -42,3 +44,14 @@ def interpreters(versions: Iterable[str]) -> Iterator[Interpreter]:
         found = shutil.which(f"python{version}")
         if found:
             yield Interpreter(Path(found))
+
+
+def interpreter_with_pip() -> Path:
+    """An interpreter that can download packages. Raises OnecatError (exit code 2) when this machine has none."""
+    for python in interpreters(("3", "3.14", "3.13", "3.12", "3.11", "3.10")):
+        if python.answers("import pip; print('yes')") == "yes":
+            return python.path
+    raise OnecatError(
+        "no Python with pip was found to download the wheels",
+        next_steps=["on Debian or Ubuntu: apt-get install python3-pip", "or: python3 -m ensurepip"],
+    )

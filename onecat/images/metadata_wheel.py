@@ -10,6 +10,7 @@ import base64
 import hashlib
 import io
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -20,21 +21,30 @@ def metadata_wheel_name(name: str, version: str) -> str:
 
 def metadata_wheel(name: str, version: str, summary: str) -> bytes:
     """The wheel's bytes; the same input gives the same bytes. `name` must be normalised (PEP 503, with `_` for `-`)."""
-    directory = f"{name}-{version}.dist-info"
-    files = {
-        f"{directory}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\n",
-        f"{directory}/WHEEL": "Wheel-Version: 1.0\nGenerator: onecat\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    described = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\n".encode(),
     }
-    record = "".join(
-        f"{path},sha256={_record_hash(text.encode())},{len(text.encode())}\n" for path, text in files.items()
-    )
-    files[f"{directory}/RECORD"] = record + f"{directory}/RECORD,,\n"
+    return wheel_of(name, version, {}, described)
+
+
+def wheel_of(name: str, version: str, files: Mapping[str, bytes], described: Mapping[str, bytes]) -> bytes:
+    """The bytes of a pure wheel of `files`; the same input gives the same bytes, so nothing in it is compressed.
+
+    Parameters:
+        name: normalised. files: path in site-packages -> content. described: name in the .dist-info folder -> content.
+    """
+    directory = f"{name}-{version}.dist-info"
+    wheel = b"Wheel-Version: 1.0\nGenerator: onecat\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    entries = dict(files) | {f"{directory}/{each}": content for each, content in described.items()}
+    entries[f"{directory}/WHEEL"] = wheel
+    record = "".join(f"{path},sha256={_record_hash(content)},{len(content)}\n" for path, content in entries.items())
+    entries[f"{directory}/RECORD"] = f"{record}{directory}/RECORD,,\n".encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for path, text in files.items():
+        for path, content in entries.items():
             entry = zipfile.ZipInfo(path, date_time=(1980, 1, 1, 0, 0, 0))
             entry.external_attr = 0o100644 << 16
-            archive.writestr(entry, text.encode())
+            archive.writestr(entry, content)
     return buffer.getvalue()
 
 

@@ -223,7 +223,7 @@ def _download(
     report: Report,
     meter: _Meter,
 ) -> None:
-    with out_of_space_told(store.directory), _scratch(store.directory) as scratch:
+    with out_of_space_told(store.directory), scratch_directory(store.directory) as scratch:
         (scratch / "temporary").mkdir()
         requirements = scratch / "requirements.txt"
         requirements.write_text("".join(map(requirement_line, group)), encoding="utf-8")
@@ -250,7 +250,7 @@ def _download(
 
 
 @contextlib.contextmanager
-def _scratch(directory: Path) -> Iterator[Path]:
+def scratch_directory(directory: Path) -> Iterator[Path]:
     """A directory for unfinished files beside the finished ones; left-overs of killed runs are removed first."""
     for old in directory.glob(".partial-*"):
         if not _alive(old.name):
