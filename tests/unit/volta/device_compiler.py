@@ -1,0 +1,79 @@
+"""NVIDIA's compilers from the Python packages of the development environment: NVRTC makes PTX, ptxas machine code."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def _package(name: str) -> Path:
+    spec = importlib.util.find_spec(f"nvidia.{name}")
+    assert spec is not None, f"the development environment has no package nvidia.{name}"
+    [location] = spec.submodule_search_locations or ()
+    return Path(location)
+
+
+PTXAS = _package("cuda_nvcc") / "bin" / "ptxas"
+HEADERS = tuple(_package(name) / "include" for name in ("cuda_runtime", "cuda_nvcc"))
+NVRTC = _package("cuda_nvrtc") / "lib" / "libnvrtc.so.12"
+
+
+class CompilationError(Exception):
+    """What the compiler said."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What ptxas tells of one kernel: registers per thread, bytes of spilled registers."""
+
+    name: str
+    registers: int
+    spill_stores: int
+    spill_loads: int
+
+
+def ptx_of(source: str, name: str, include: Path, architecture: str = "compute_70") -> str:
+    """PTX for `architecture` of a CUDA source without host code; quoted includes are looked for in `include`.
+
+    Raises CompilationError with the compiler's log.
+    """
+    nvrtc = ctypes.CDLL(str(NVRTC))
+    program = ctypes.c_void_p()
+    arguments = (source.encode(), name.encode(), 0, None, None)
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), *arguments) == 0
+    options = [f"--gpu-architecture={architecture}", "--std=c++17", f"-I{include}", *(f"-I{each}" for each in HEADERS)]
+    encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+    code = nvrtc.nvrtcCompileProgram(program, len(options), encoded)
+    size = ctypes.c_size_t()
+    if code != 0:
+        nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise CompilationError(log.value.decode())
+    assert nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size)) == 0
+    ptx = ctypes.create_string_buffer(size.value)
+    assert nvrtc.nvrtcGetPTX(program, ptx) == 0
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return ptx.value.decode()
+
+
+def assemble(ptx: str, directory: Path, architecture: str = "sm_70") -> tuple[Kernel, ...]:
+    """Machine code for `architecture`, made and forgotten; what its kernels use.
+
+    Raises CompilationError when the assembler refuses, as it does for an instruction the architecture lacks.
+    """
+    source = directory / "kernels.ptx"
+    source.write_text(ptx, encoding="utf-8")
+    command = [str(PTXAS), f"-arch={architecture}", "-v", str(source), "-o", str(directory / "kernels.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CompilationError(done.stderr)
+    row = re.compile(
+        r"Function properties for (\S+)\n\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\n"
+        r"ptxas info\s*: Used (\d+) registers"
+    )
+    return tuple(Kernel(name, int(used), int(stores), int(loads)) for name, stores, loads, used in row.findall(done.stderr))
