@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ MODIFIED = 315532800  # 1980-01-01: the archive's time stamps say nothing
 CHUNK_BYTES = 1 << 20
 PROGRESS_BYTES = 100_000_000
 MANIFEST_LIMIT = 16 << 20
+_PROFILE_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _BLOCK = tarfile.BLOCKSIZE
 _UNKNOWN_SIZE, _UNKNOWN_HASH = 10**15, "0" * 64  # as long as any real value, so that the manifest's place is enough
 
@@ -212,6 +215,7 @@ def _read_manifest(stream: IO[bytes], path: Path) -> Manifest:
         document = json.loads(stream.read(info.size))
         if document["schema"] != SCHEMA:
             raise ValueError(f"its schema is {document['schema']}, this onecat reads {SCHEMA}")
+        _check_facts(document)
         members = tuple(Member(str(row["name"]), int(row["size"]), str(row["sha256"])) for row in document["members"])
         stream.seek(-(-stream.tell() // _BLOCK) * _BLOCK)
     except (tarfile.TarError, ValueError, KeyError, TypeError) as error:
@@ -228,6 +232,19 @@ def _read_manifest(stream: IO[bytes], path: Path) -> Manifest:
         raise _damaged(path, ["its manifest names a member twice"])
     facts = {key: value for key, value in document.items() if key not in ("schema", "members")}
     return Manifest(facts, members)
+
+
+def _check_facts(document: Mapping[str, Any]) -> None:
+    """Raises KeyError, TypeError or ValueError where a manifest lacks what loading it relies on."""
+    if not _PROFILE_NAME.fullmatch(document["profile"]["name"]) or not _SHA256.fullmatch(document["profile"]["sha256"]):
+        raise ValueError("its profile has no name or no hash")
+    texts = [document["onecat"], document["engine"]["name"], document["engine"]["version"], document["machine"]]
+    texts += [row[key] for row in document["images"] for key in ("tag", "id")]
+    texts += document["pythons"]
+    if document["series"] is not None:
+        texts += [document["series"]["name"], document["series"]["digest"]]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("its manifest is malformed")
 
 
 def _is_safe(name: str) -> bool:

@@ -70,6 +70,15 @@ class WheelStore:
                 next_steps=["repair it from a backup, or remove it to trust the next download again"],
             ) from error
 
+    def record(self, hashes: Mapping[str, str]) -> dict[str, str]:
+        """Record hashes (hex) of files that were seen for the first time. Returns those that were not recorded yet."""
+        known = self.recorded_hashes()
+        new = {file: sha256 for file, sha256 in hashes.items() if known.get(file) != sha256}
+        if new:
+            self.recorded.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.recorded, json.dumps(known | new, indent=2, sort_keys=True) + "\n", 0o644)
+        return new
+
     def holds(self, row: LockedFile) -> bool:
         """Whether the file is here with the right hash. Reads the whole file."""
         row = self.with_recorded_hash(row)
@@ -205,9 +214,7 @@ def _take_from_folders(row: LockedFile, store: WheelStore, report: Report) -> bo
 def _keep(partial: Path, row: LockedFile, sha256: str, store: WheelStore, report: Report) -> None:
     """Move a verified file to its place; record its hash when the lock has none."""
     if row.sha256 is None:
-        known = store.recorded_hashes() | {row.file: sha256}
-        store.recorded.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(store.recorded, json.dumps(known, indent=2, sort_keys=True) + "\n", 0o644)
+        store.record({row.file: sha256})
         report(
             f"wheels: {row.file}: its hash could not be seen when onecat's lock was made; trusted at this first use "
             f"and recorded as sha256 {sha256} in {store.recorded}"
