@@ -8,6 +8,7 @@ replaced. `drop` takes inherited rows away, with the reason.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -110,7 +111,8 @@ class _Reading:
             problem = Problem(spot.value, "`extends` is nested too deeply", f"at most {DEEPEST} layers")
         if problem is not None:
             raise problems_error(self._texts, [problem])
-        return self._with_layers(read_source(file, shown), file, way)
+        read = _shipped_source if self._shipped in file.parents else read_source
+        return self._with_layers(read(file, shown), file, way)
 
     def _file(self, name: str, path: Path) -> tuple[Path, str]:
         """The file that a word of `extends` means, and its name in messages.
@@ -163,6 +165,12 @@ class _Reading:
         if problems:
             raise problems_error(self._texts, problems)
         return below
+
+
+@functools.cache
+def _shipped_source(file: Path, shown: str) -> Source:
+    """A part that ships with onecat: many profiles share it, and it does not change under a running program."""
+    return read_source(file, shown)
 
 
 def _tree(source: Source) -> _Tree:

@@ -25,6 +25,7 @@ EXPECTED = {
     "size-or-auto": "a whole number, one with a unit as 25.6k (1000) or 32K (1024), or auto",
     "json": "JSON as text in single quotes",
     "json-or-text": "text, or JSON as text in single quotes",
+    "unchecked": "a value",
 }
 
 
@@ -59,6 +60,8 @@ def _fits(flag: Flag, value: FlagValue) -> bool:
         return isinstance(value, bool)
     if isinstance(value, bool):
         return False
+    if kind == "unchecked":
+        return True
     if flag.many and isinstance(value, str) and kind == "integer":
         return all(re.fullmatch(r"-?\d+", word) for word in value.split())
     if kind == "integer":

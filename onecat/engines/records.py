@@ -6,12 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-FlagKind = Literal["boolean", "switch", "text", "integer", "number", "size", "size-or-auto", "json", "json-or-text"]
+FlagKind = Literal[
+    "boolean", "switch", "text", "integer", "number", "size", "size-or-auto", "json", "json-or-text", "unchecked"
+]
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A server program. `serve`: words before the server's arguments; paths: its HTTP endpoints."""
+    """A server program. `serve`: words before the server's arguments; paths: its HTTP endpoints.
+
+    flags_unknown: why onecat knows the flags of none of its versions, None for an engine whose flags are checked.
+    """
 
     name: str
     family: str
@@ -20,13 +25,15 @@ class Engine:
     models_path: str
     metrics_path: str
     source: str
+    flags_unknown: str | None = None
 
 
 @dataclass(frozen=True)
 class Flag:
     """One flag of one engine version.
 
-    kind: `boolean` has a negation, `switch` can only be given; `size` may be written as 1k (1000) or 1K (1024).
+    kind: `boolean` has a negation, `switch` can only be given; `size` may be written as 1k (1000) or 1K (1024);
+    `unchecked` is any value of a flag that onecat does not know.
     many: takes several words; repeated: is given once per value.
     """
 
@@ -47,6 +54,7 @@ class FlagSchema:
 
     quantization: methods with the least compute capability, ten times (75 for 7.5), or None when it is not known.
     float16_refused: model types for which the engine refuses float16.
+    unknown: why nothing of this is known, so that flags pass unchecked; None for a version that was looked at.
     """
 
     family: str
@@ -54,6 +62,18 @@ class FlagSchema:
     flags: Mapping[str, Flag]
     quantization: Mapping[str, int | None]
     float16_refused: tuple[str, ...]
+    unknown: str | None = None
+
+    def flag(self, name: str, value: bool | int | float | str) -> Flag | None:
+        """The flag of that name; of an unknown version one that takes values like this one."""
+        if self.unknown is None:
+            return self.flags.get(name)
+        return Flag(name, "boolean", negation=f"no-{name}") if isinstance(value, bool) else Flag(name, "unchecked")
+
+    def default(self, name: str) -> bool | int | float | str | None:
+        """The engine's own value of a flag; None where there is none or it is not known."""
+        flag = self.flags.get(name)
+        return flag.default if flag is not None else None
 
 
 @dataclass(frozen=True)

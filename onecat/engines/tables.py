@@ -24,12 +24,15 @@ def engine(name: str) -> Engine:
 
 @cache
 def flag_schema(name: str, version: str) -> FlagSchema:
-    """The flags that engine `name` accepts at `version`.
+    """The flags that engine `name` accepts at `version`; a schema that says it is unknown for engines without any.
 
-    Raises OnecatError when that version has no schema: guessing flags would fail at start, minutes later.
+    Raises OnecatError when that version has no schema and others have: guessing flags would fail at start, minutes
+    later.
     """
-    family = engine(name).family
+    family, unknown = engine(name).family, engine(name).flags_unknown
     path = ROOM / "schemas" / f"{family}-{version}.yaml"
+    if not path.is_file() and unknown is not None:
+        return FlagSchema(family, version, {}, {}, (), unknown)
     if not path.is_file():
         versions = sorted(each.stem.removeprefix(f"{family}-") for each in path.parent.glob(f"{family}-*.yaml"))
         raise OnecatError(

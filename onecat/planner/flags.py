@@ -11,6 +11,12 @@ from onecat.engines import Flag, FlagSchema, removed_flags, typed, wrong_value
 from onecat.errors import OnecatError
 
 FlagValue = bool | int | float | str
+FIELDS = {
+    "tensor-parallel-size": "tensor_parallel",
+    "pipeline-parallel-size": "pipeline_parallel",
+    "data-parallel-size": "replicas",
+}
+"""The flags of a layout, with what profiles and plans call them."""
 Layer = Literal["engine", "profile", "onecat.yaml", "command line", "planner"]
 
 
@@ -78,6 +84,11 @@ class _Raw:
 
 
 def _profile(profile: Profile) -> Iterator[_Raw]:
+    for layout in profile.launch.layouts[:1]:
+        for name, value in layout.flags.items():
+            place = profile.origin("launch", "layouts", 0, FIELDS[name]).where
+            where = place or profile.origin("launch", "layouts", 0, "name").where or profile.name
+            yield _Raw(name, value, "profile", where, layout.why, where, layout.source)
     for index, each in enumerate(profile.launch.args):
         path = ("launch", "args", index)
         yield _Raw(
@@ -102,7 +113,7 @@ def _deployment(deployment: Deployment) -> Iterator[_Raw]:
 
 def _add(settings: dict[str, Setting], faults: list[_Fault], schema: FlagSchema, raw: _Raw) -> None:
     name = raw.name.lstrip("-").replace("_", "-")
-    flag = schema.flags.get(name)
+    flag = schema.flag(name, raw.value)
     if name in SET_BY_ONECAT:
         instead = SET_BY_ONECAT[name]
         faults.append(

@@ -36,16 +36,38 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class LayoutOption:
+    """One way of the profile to use the cards. serve: the flags that select it. selected: whether this plan has it."""
+
+    name: str
+    when: str
+    why: str
+    serve: tuple[tuple[str, int], ...]
+    selected: bool
+
+
+@dataclass(frozen=True)
+class HostMount:
+    """A file or directory of the host that the container sees, read-only."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
 class ContainerPlan:
     """What only the container runtime needs.
 
-    model_mount: where the model directory is mounted, read-only; gpus: number of GPUs given to the container.
+    model_mount: where the model directory is mounted, read-only; gpus: number of NVIDIA GPUs given to the container;
+    devices: device nodes of the host beyond those. mounts: what it sees of the host's driver.
     """
 
     image: str
     model_mount: str
     shm_bytes: int
     gpus: int
+    devices: tuple[str, ...] = ()
+    mounts: tuple[HostMount, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +77,7 @@ class Plan:
     server_args: the words after `vllm serve`, model path first, as the runtime sees it (in a container: the mount).
     host, port: where the server is reached on the host; in a container the published address.
     env: variables of the server, without secrets.
+    layouts: the ways that the profile knows to use the cards.
     """
 
     deployment: str
@@ -69,6 +92,7 @@ class Plan:
     server_args: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
     layout: Layout = Layout()
+    layouts: tuple[LayoutOption, ...] = ()
     container: ContainerPlan | None = None
     fits: bool | None = None
     reasons: tuple[Reason, ...] = ()
@@ -89,4 +113,5 @@ def to_json(plan: Plan) -> dict[str, Any]:
         **document,
         "server_args": list(plan.server_args),
         "env": dict(plan.env),
+        "layouts": [{**asdict(each), "serve": dict(each.serve)} for each in plan.layouts],
     }

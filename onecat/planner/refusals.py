@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from onecat.checkpoints import Checkpoint
 from onecat.config import Profile
 from onecat.engines import FlagSchema, parse_size
+from onecat.knowledge.ascend import ascend_chip
 from onecat.planner.flags import Setting
 from onecat.planner.records import Layout, Refusal
 
@@ -35,7 +36,7 @@ class Situation:
     """All that a rule may look at.
 
     capability: compute capability, ten times, of the weakest GPU; None without a GPU. gpus: GPUs the host is known to
-    have, None when that is not known.
+    have, None when that is not known; npus likewise, for profiles that use them.
     """
 
     schema: FlagSchema
@@ -46,11 +47,12 @@ class Situation:
     layout: Layout
     capability: int | None
     gpus: int | None
+    npus: int | None = None
 
     def value(self, name: str) -> object:
         """The value of a flag: as set, or else the engine's default."""
         setting = self.settings.get(name)
-        return setting.value if setting is not None else self.schema.flags[name].default
+        return setting.value if setting is not None else self.schema.default(name)
 
 
 def longest_context(checkpoint: Checkpoint) -> int | None:
@@ -124,6 +126,33 @@ def _gpus(at: Situation) -> Iterator[Refusal]:
         )
 
 
+def _npus(at: Situation) -> Iterator[Refusal]:
+    needed = at.layout.tensor_parallel * at.layout.pipeline_parallel * at.layout.replicas
+    if at.npus is not None and needed > at.npus:
+        yield Refusal(
+            "not-enough-npus",
+            f"the layout needs {needed} NPU{'s' if needed > 1 else ''} and the host has {at.npus}",
+            ("write a smaller tensor-parallel-size under serve", "onecat doctor"),
+        )
+
+
+def _fp8_on_ascend(at: Situation) -> Iterator[Refusal]:
+    """No NPU of the profile's names has FP8 unless the table of chips says so."""
+    chips = [ascend_chip(name) for name in at.profile.hardware.gpu_names]
+    if at.profile.hardware.accelerator != "ascend" or not chips or any(chip is None or chip.fp8 for chip in chips):
+        return
+    names = f"Ascend {at.profile.hardware.gpu_names[0]}"
+    stored = at.checkpoint.quantization_format or at.checkpoint.quantization
+    if at.value("quantization") == "fp8" or stored in ("fp8", "float-quantized"):
+        yield Refusal(
+            "quantization-fp8-ascend",
+            f"the weights are FP8, and {names} has no path for them",
+            ("serve a W8A8 or BF16 checkpoint of the model",),
+        )
+    if str(at.value("kv-cache-dtype")).startswith("fp8"):
+        yield Refusal("kv-cache-dtype-fp8", f"{names} has no FP8 KV cache", ("kv-cache-dtype: auto",))
+
+
 def _bfloat16(at: Situation) -> Iterator[Refusal]:
     if at.capability is None or at.capability >= BFLOAT16_CAPABILITY:
         return
@@ -170,6 +199,8 @@ def _kv_cache_dtype(at: Situation) -> Iterator[Refusal]:
 def _quantization(at: Situation) -> Iterator[Refusal]:
     asked, stored = at.value("quantization"), at.checkpoint.quantization
     known = at.schema.quantization
+    if at.schema.unknown is not None:
+        return
     if isinstance(asked, str) and asked not in known:
         yield Refusal(
             "quantization-unknown",
@@ -219,6 +250,8 @@ RULES: tuple[Callable[[Situation], Iterator[Refusal]], ...] = (
     _layout,
     _heads,
     _gpus,
+    _npus,
+    _fp8_on_ascend,
     _bfloat16,
     _float16,
     _kv_cache_dtype,

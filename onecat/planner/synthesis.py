@@ -13,7 +13,7 @@ from onecat.config import Deployment, Profile
 from onecat.engines import FlagSchema, flag_schema, parse_size, words
 from onecat.facts import Facts
 from onecat.planner.flags import FlagValue, Setting, layered, shown
-from onecat.planner.records import ContainerPlan, Layout, Plan, Reason
+from onecat.planner.records import ContainerPlan, HostMount, Layout, LayoutOption, Plan, Reason
 from onecat.planner.refusals import Situation, longest_context, refusals
 
 CONTAINER_PORT = 8000
@@ -50,14 +50,15 @@ def make_plan(
         replicas=_count(settings, schema, "data-parallel-size"),
     )
     gpus = layout.tensor_parallel * layout.pipeline_parallel * layout.replicas
-    needs_gpus = profile.hardware.accelerator != "none"
     container = None
     if runtime == "container":
         container = ContainerPlan(
             image=profile.image.tag,
             model_mount=f"/models/{_file_name(served_name)}",
             shm_bytes=profile.launch.container.shm_size_mib * 2**20,
-            gpus=gpus if needs_gpus else 0,
+            gpus=gpus if profile.hardware.accelerator == "nvidia" else 0,
+            devices=_devices(profile, gpus),
+            mounts=tuple(HostMount(each.path, each.target or each.path) for each in profile.launch.container.mounts),
         )
     environment = {each.name: each.value for each in profile.launch.env} | deployment.env
     situation = Situation(
@@ -69,6 +70,7 @@ def make_plan(
         layout=layout,
         capability=_capability(profile, facts),
         gpus=_gpus(facts),
+        npus=_npus(facts) if profile.hardware.accelerator == "ascend" else None,
     )
     arguments, reasons = _arguments(deployment, settings, container, served_name)
     return Plan(
@@ -84,11 +86,43 @@ def make_plan(
         server_args=arguments,
         env=tuple(sorted(environment.items())),
         layout=layout,
+        layouts=_layouts(profile, layout),
         container=container,
         reasons=reasons + _environment_reasons(deployment, profile),
         refusals=refusals(situation),
         warnings=_warnings(situation, facts),
     )
+
+
+def _devices(profile: Profile, cards: int) -> tuple[str, ...]:
+    """The device nodes that a container gets for its first `cards` accelerators."""
+    nodes: list[str] = []
+    for each in profile.launch.container.devices:
+        nodes += [f"{each.path}{number}" for number in range(cards)] if each.per_accelerator else [each.path]
+    return tuple(nodes)
+
+
+def _layouts(profile: Profile, layout: Layout) -> tuple[LayoutOption, ...]:
+    """The profile's layouts, the one that the flags came to marked."""
+    return tuple(
+        LayoutOption(
+            each.name,
+            each.when,
+            each.why,
+            tuple(_selecting(profile, index).items()),
+            selected=layout == Layout(each.tensor_parallel, each.pipeline_parallel, each.replicas),
+        )
+        for index, each in enumerate(profile.launch.layouts)
+    )
+
+
+def _selecting(profile: Profile, index: int) -> dict[str, int]:
+    """The flags under serve that choose a layout: its own, and those that take the default's back."""
+    layouts = profile.launch.layouts
+    if index == 0:
+        return {}
+    undone = {name: 1 for name in layouts[0].flags if name not in layouts[index].flags}
+    return {**layouts[index].flags, **undone}
 
 
 def _within_checkpoint(settings: dict[str, Setting], checkpoint: Checkpoint) -> dict[str, Setting]:
@@ -170,7 +204,7 @@ def _environment_reasons(deployment: Deployment, profile: Profile) -> tuple[Reas
 
 
 def _count(settings: Mapping[str, Setting], schema: FlagSchema, name: str) -> int:
-    value = settings[name].value if name in settings else schema.flags[name].default
+    value = settings[name].value if name in settings else schema.default(name)
     return max(1, value) if isinstance(value, int) else 1
 
 
@@ -195,6 +229,11 @@ def _gpus(facts: Facts | None) -> int | None:
     return len(nvidia.gpus)
 
 
+def _npus(facts: Facts | None) -> int | None:
+    ascend = facts.ascend if facts is not None else None
+    return len(ascend.npus) if ascend is not None and ascend.npus else None
+
+
 def _size(count: int) -> str:
     return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / 2**20:.1f} MiB"
 
@@ -205,6 +244,17 @@ def _warnings(at: Situation, facts: Facts | None) -> tuple[str, ...]:
         "Whether the model fits is not computed: this onecat has no memory model yet (fits is null). "
         f"The weights are {_size(weights)} on disk."
     ]
+    if at.schema.unknown is not None:
+        warnings.append(
+            f"The flags of {at.schema.family} {at.schema.version} are not known to this onecat and were not checked: "
+            f"{at.schema.unknown}."
+        )
+    statistics = at.settings.get("disable-log-stats")
+    if statistics is not None and statistics.value is True:
+        warnings.append(
+            f"disable-log-stats ({statistics.where}) stops the engine's statistics, which canary, top and preflight "
+            "read. Leave it out; explained in: onecat explain serving.statistics"
+        )
     stored, used = at.checkpoint.dtype, at.value("dtype")
     if stored in ("bfloat16", "float16") and used in ("float32", "float"):
         warnings.append(
