@@ -36,10 +36,6 @@ def build(
     docker_host: Annotated[
         str | None, typer.Option("--docker-host", help="Docker engine's address [DOCKER_HOST, else the local socket].")
     ] = None,
-    build_arguments: Annotated[
-        list[str] | None,
-        typer.Option("--build-arg", metavar="NAME=VALUE", help="A build argument of the image; may be repeated."),
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.build/1).")] = False,
 ) -> None:
     from onecat.config import load_profile
@@ -55,7 +51,7 @@ def build(
     if render_only:
         document |= _render(loaded, output or Path("onecat-build") / loaded.name)
     else:
-        document |= build_for(loaded, chosen, docker_host, _arguments(build_arguments or []))
+        document |= build_for(loaded, chosen, docker_host)
     if as_json:
         console.print_json(document)
 
@@ -82,12 +78,11 @@ def build_for(
     profile: Profile,
     runtime: str | None = None,
     docker_host: str | None = None,
-    build_arguments: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Build what a profile's engine runs in and report each step; what was built, as part of onecat.build/1."""
     if _runtime(profile, runtime) == "native":
         return _native(profile)
-    return _container(profile, docker_host, build_arguments or {})
+    return _container(profile, docker_host)
 
 
 def _runtime(profile: Profile, chosen: str | None) -> str:
@@ -100,15 +95,6 @@ def _runtime(profile: Profile, chosen: str | None) -> str:
             expected=f"--runtime {' or '.join(profile.launch.runtimes)}",
         )
     return runtime
-
-
-def _arguments(texts: list[str]) -> dict[str, str]:
-    from onecat.errors import OnecatError
-
-    for text in texts:
-        if not text.partition("=")[1]:
-            raise OnecatError(f"--build-arg {text}", expected="--build-arg NAME=VALUE")
-    return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
 def _render(profile: Profile, directory: Path) -> dict[str, Any]:
@@ -159,11 +145,11 @@ def _native(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _container(profile: Profile, docker_host: str | None, build_arguments: dict[str, str]) -> dict[str, Any]:
+def _container(profile: Profile, docker_host: str | None) -> dict[str, Any]:
     from onecat.images import ensure_image
     from onecat.paths import home
 
-    image = ensure_image(profile, home(), docker_host, console.progress, build_arguments)
+    image = ensure_image(profile, home(), docker_host, console.progress)
     return {
         "result": "container",
         "built": image.built,

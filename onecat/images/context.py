@@ -16,7 +16,9 @@ from onecat.images.lock import EngineLock, lock_path, read_lock
 from onecat.images.metadata_wheel import metadata_wheel, metadata_wheel_name
 from onecat.images.native import COMPANION_SUMMARY, IMPORT_CHECK, companion_version
 from onecat.images.options import BuildOptions
+from onecat.images.origins import build_arguments, stored_files
 from onecat.images.recipe import Recipe, load_recipe
+from onecat.images.stored_file import StoredFile
 
 if TYPE_CHECKING:
     from onecat.config.schema import Profile
@@ -35,22 +37,6 @@ class ContextFile:
     name: str
     content: bytes
     mode: int = 0o644
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """One file of a context whose bytes stay on disk.
-
-    name: its path in the context. sha256: in hex; None while no hash of it is known. size: in bytes; None: not known.
-    path: where it is streamed from; None until it has been fetched. The path is no part of what the file is.
-    origin: it says where packages come from and not what they are: no part of the context's digest.
-    """
-
-    name: str
-    sha256: str | None
-    size: int | None = None
-    path: Path | None = field(default=None, compare=False)
-    origin: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,8 +102,12 @@ def render_context(
         "profile": profile.name,
         "engine": profile.engine,
         "base": profile.image.base,
+        "tag": profile.image.tag,
         "variables": profile.image.variables,
+        "tag": profile.image.tag,
         "image_labels": _labels(profile),
+        "packages": options.packages,
+        "wheel": options.wheel is not None,
     }
     context = Context(
         profile=profile.name,
@@ -127,8 +117,11 @@ def render_context(
             dict.fromkeys([str(profile.image.variables.get("build_base", profile.image.base)), profile.image.base])
         ),
         files=(),
-        network=recipe.network,
-        build_arguments=recipe.build_arguments,
+        stored=stored_files(options),
+        network=recipe.network and not options.origins.offline,
+        build_arguments={} if options.origins.find_links or options.packages else recipe.build_arguments,
+        arguments=build_arguments(options),
+        wheel_stage=recipe.wheel_stage,
     )
     files: list[ContextFile] = []
     if recipe.wheels:
@@ -137,11 +130,19 @@ def render_context(
         companion = metadata_wheel("vllm", extra["companion"]["version"], COMPANION_SUMMARY)
         files.append(ContextFile(f"wheels/{metadata_wheel_name('vllm', extra['companion']['version'])}", companion))
     if recipe.patches:
-        context, extra, patch_files = _patched_source(context, profile)
+        context, extra, patch_files = _patched_source(context, profile, options)
         values |= extra
         files += patch_files
+    if recipe.selftest:
+        values["selftest"] = {"architectures": _architectures(profile), **recipe.selftest}
+    names = [*recipe.files(), *(file.name for file in (*files, *context.stored))]
+    values["top_names"] = sorted({name.partition("/")[0] for name in names} - {".dockerignore"})
     files += _rendered(recipe, values, profile)
-    return replace(context, files=tuple(sorted(files, key=lambda file: file.name)))
+    return replace(
+        context,
+        files=tuple(sorted(files, key=lambda file: file.name)),
+        stored=tuple(sorted(context.stored, key=lambda file: file.name)),
+    )
 
 
 def _with_wheels(context: Context, profile: Profile, hashes: Mapping[str, str]) -> tuple[Context, dict[str, Any]]:
@@ -156,7 +157,7 @@ def _with_wheels(context: Context, profile: Profile, hashes: Mapping[str, str]) 
     wheels = tuple(sorted(rows, key=lambda row: row.file))
     companion = hashlib.sha256(metadata_wheel("vllm", companion_version(lock), COMPANION_SUMMARY)).hexdigest()
     stored = tuple(StoredFile(f"wheels/{row.file}", row.sha256, row.size) for row in wheels)
-    return replace(context, stored=stored, lock=lock, python=python), {
+    return replace(context, stored=(*context.stored, *stored), lock=lock, python=python), {
         "python": python,
         "machine": lock.machine,
         "packaged_by": lock.packaged_by,
@@ -168,17 +169,32 @@ def _with_wheels(context: Context, profile: Profile, hashes: Mapping[str, str]) 
     }
 
 
-def _patched_source(context: Context, profile: Profile) -> tuple[Context, dict[str, Any], list[ContextFile]]:
-    """The pinned source and the patch series of a profile that builds from source."""
+def _patched_source(
+    context: Context, profile: Profile, options: BuildOptions
+) -> tuple[Context, dict[str, Any], list[ContextFile]]:
+    """The pinned source and the patch series of a profile that builds from source; neither where a wheel is given."""
     from onecat.patching import load_series
 
     series = load_series(str(profile.image.patches)).for_profile(profile)
-    upstream = series.upstream
+    architectures = ".".join(f"sm{each}" for each in _architectures(profile))
+    values = {
+        "upstream": series.upstream,
+        "series": series,
+        "cuda_release": ".".join(str(profile.image.variables.get("cuda", "")).split(".")[:2]),
+        "wheel_version": f"{profile.engine.version}+onecat.{architectures}",
+    }
+    if options.wheel is not None:
+        return context, values, []
     files = [ContextFile(f"patches/{patch.file}", patch.text.encode()) for patch in series.patches]
     files += [ContextFile(f"patches/add/{path}", series.added_content(path)) for path in series.added]
-    context = replace(context, source=upstream, stored=(StoredFile(upstream.file, upstream.sha256),))
-    architecture = "sm_" + str(profile.hardware.compute_capability).replace(".", "")
-    return context, {"upstream": upstream, "series": series, "architecture": architecture}, files
+    source = StoredFile(series.upstream.file, series.upstream.sha256)
+    return replace(context, source=series.upstream, stored=(*context.stored, source)), values, files
+
+
+def _architectures(profile: Profile) -> list[int]:
+    """The architectures that `image.variables.arch_list` names, as 70; without `+PTX`."""
+    entries = str(profile.image.variables.get("arch_list", "")).replace(" ", ";").split(";")
+    return [int(entry.partition("+")[0].replace(".", "")) for entry in entries if entry]
 
 
 def _rendered(recipe: Recipe, values: Mapping[str, Any], profile: Profile) -> list[ContextFile]:
@@ -189,6 +205,7 @@ def _rendered(recipe: Recipe, values: Mapping[str, Any], profile: Profile) -> li
         loader=FileSystemLoader(root), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
     environment.filters["quoted"] = quoted
+    environment.filters["single_line"] = lambda text: " ".join(str(text).split())
     files = []
     for name, path in recipe.files().items():
         mode = 0o755 if name.endswith(".sh") else 0o644
@@ -215,8 +232,10 @@ def quoted(value: str) -> str:
 def _labels(profile: Profile) -> dict[str, str]:
     """The image's labels: OCI annotation keys, and onecat's own that `status` and doctor read."""
     from onecat import __version__
+    from onecat.patching import load_series
 
     lock = lock_path(profile.engine.name, profile.engine.version)
+    variables = profile.image.variables
     labels = {
         "org.opencontainers.image.title": f"{profile.engine.name} {profile.engine.version}",
         "org.opencontainers.image.description": profile.summary,
@@ -228,11 +247,17 @@ def _labels(profile: Profile) -> dict[str, str]:
         "io.onecat.engine-version": profile.engine.version,
     }
     if load_recipe(profile.image.recipe).wheels and lock.is_file():
-        python = str(profile.image.variables.get("python", ""))
+        python = str(variables.get("python", ""))
         labels["io.onecat.lock"] = f"sha256:{read_lock(profile.engine.name, profile.engine.version).digest(python)}"
-    architectures = profile.image.variables.get("arch_list")
-    if architectures is not None:
-        labels["io.onecat.cuda-architectures"] = str(architectures)
+    if profile.image.patches is not None:
+        series = load_series(profile.image.patches).for_profile(profile)
+        labels["io.onecat.patch-series"] = f"{series.name} sha256:{series.digest}"
+        labels["org.opencontainers.image.licenses"] = series.upstream.licence
+    for label, variable in (("io.onecat.cuda-architectures", "arch_list"), ("io.onecat.cuda", "cuda")):
+        if variable in variables:
+            labels[label] = str(variables[variable])
+    if profile.doctor.driver is not None:
+        labels["io.onecat.minimum-driver"] = profile.doctor.driver.minimum
     return labels
 
 

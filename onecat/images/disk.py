@@ -48,7 +48,7 @@ _C_LIBRARY = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """In a child: be killed when onecat is, so that no left-over writes into what the next run repairs."""
     _C_LIBRARY.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -71,7 +71,7 @@ def run_logged(
             stdout=stream,
             stderr=subprocess.STDOUT,
             env=dict(environment),
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - one C call, nothing that a fork could have left locked
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - one C call, nothing that a fork could have left locked
         )
         try:
             while True:

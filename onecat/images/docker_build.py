@@ -1,30 +1,41 @@
-"""Builds a context into an image with a Docker engine (its classic builder: works from Docker 20.10 on)."""
+"""Builds a context into an image with a Docker engine: by BuildKit where the docker command has it, else by the classic
+builder of the engine. The context goes as one stream, and both make the same image: labels, tag, result."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from onecat.errors import ExitCode, OnecatError
-from onecat.images.context import Context, tar_stream
+from onecat.images import buildkit, classic_builder
+from onecat.images.build_progress import BuildkitProgress, ClassicProgress, Progress, Step, shortened
+from onecat.images.build_request import BuildFailedError, BuildRequest
+from onecat.images.buildkit import Buildkit, find_buildkit
+from onecat.images.context import Context
 from onecat.images.disk import megabytes
 from onecat.images.docker_engine import connect, engine_address, unreachable
+from onecat.images.engine_images import disk_full, ensure_base, inspect
+from onecat.images.known_failures import explain
 
 Report = Callable[[str], None]
-_Message = dict[str, Any]
+BuilderChoice = Literal["auto", "buildkit", "classic"]
 
 CONTEXT_LABEL = "io.onecat.context"
 BASE_LABEL = "io.onecat.base-image"
-_STEP = re.compile(r"^Step (\d+)/(\d+) : (.*)$")
+STAGE_LABEL = "io.onecat.build"
+"""Of every stage in our Dockerfiles: the tag of the image that the stage is for. It is the same from one context to the
+next, so that it spoils no cache; stages without it would be nobody's."""
+
 SILENCE_SECONDS = 15
 CLEANING_SECONDS = 60
-_UPLOAD_STEP_BYTES = 100_000_000
+TOLD_LINES = 8
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,8 @@ class BuiltImage:
     """An image made from a context.
 
     tag: its name. image_id: `sha256:...`. size: in bytes, all layers. context: digest of the context.
-    built: False when an equal image was there already.
+    built: False when an equal image was there already. builder: what built it. steps: what was done, in order.
+    log: the builder's whole output.
     """
 
     tag: str
@@ -40,6 +52,37 @@ class BuiltImage:
     size: int
     context: str
     built: bool
+    builder: str | None = None
+    steps: tuple[Step, ...] = ()
+    log: Path | None = None
+
+
+@dataclass(frozen=True)
+class Builder:
+    """What builds. buildkit: the docker command with BuildKit; None: the engine's classic builder. why: this one."""
+
+    buildkit: Buildkit | None
+    why: str
+
+    @property
+    def name(self) -> str:
+        return "classic" if self.buildkit is None else "buildkit"
+
+
+def choose_builder(choice: BuilderChoice, address: str) -> Builder:
+    """The builder for the engine at `address`. Raises OnecatError (exit code 2) when it is asked for and absent."""
+    if choice == "classic":
+        return Builder(None, "as asked")
+    found = find_buildkit(address, os.environ)
+    if isinstance(found, Buildkit):
+        return Builder(found, f"docker {found.version}{' with buildx' if found.buildx else ''}")
+    if choice == "buildkit":
+        raise OnecatError(
+            f"BuildKit cannot be used: {found}",
+            expected=f"a docker command before {buildkit.NEEDS_BUILDX}.0, or one with its buildx component",
+            next_steps=["install it: https://docs.docker.com/go/buildx/", "or do without: --builder classic"],
+        )
+    return Builder(None, f"no BuildKit: {found}")
 
 
 def find_image(context: Context, docker_host: str | None) -> BuiltImage | None:
@@ -48,20 +91,15 @@ def find_image(context: Context, docker_host: str | None) -> BuiltImage | None:
     Raises OnecatError (exit code 3) when the engine cannot be reached.
     """
     client = connect(docker_host)
-    present = _inspect(client, context.tag)
-    base = _inspect(client, context.base)
-    labels = {CONTEXT_LABEL: context.digest, BASE_LABEL: base.get("Id")}
+    present = inspect(client, context.tag)
+    labels = {CONTEXT_LABEL: context.digest, BASE_LABEL: inspect(client, context.base).get("Id")}
     if present and labels.items() <= (present["Config"].get("Labels") or {}).items():
         return BuiltImage(context.tag, present["Id"], present["Size"], context.digest, built=False)
     return None
 
 
 def build_image(
-    context: Context,
-    docker_host: str | None,
-    report: Report,
-    log: Path,
-    build_arguments: Mapping[str, str] | None = None,
+    context: Context, docker_host: str | None, report: Report, log: Path, choice: BuilderChoice = "auto"
 ) -> BuiltImage:
     """Build a context's image. Its stored files have been fetched and verified.
 
@@ -69,153 +107,129 @@ def build_image(
         docker_host: engine's address; None for DOCKER_HOST or the default socket.
         report: called with one line per step.
         log: file that gets the builder's whole output.
-        build_arguments: values for the context's build arguments.
+        choice: which builder; `auto` takes BuildKit where it can be had.
 
     Raises:
-        OnecatError: the context must not be built yet (exit code 1), a build argument is missing (2), the engine or the
-            registry of the base image cannot be reached (3), a build step failed or the disk is full (4): then nothing
-            is left behind.
+        OnecatError: the context must not be built yet (exit code 1), BuildKit is asked for and absent (2), the engine
+            or the registry of the base image cannot be reached (3), a build step failed or the disk is full (4). Steps
+            that are done stay in the engine's cache then, and the same command goes on behind them.
     """
-    given = dict(build_arguments or {})
-    check_buildable(context, given)
-    client = connect(docker_host)
-    address = engine_address(docker_host)
-    for base in context.bases:
-        _ensure_base(client, base, address, report)
-    labels = {CONTEXT_LABEL: context.digest, BASE_LABEL: _inspect(client, context.base)["Id"]}
+    client, address, builder = _prepared(context, docker_host, report, choice)
+    labels = {CONTEXT_LABEL: context.digest, BASE_LABEL: inspect(client, context.base)["Id"]}
+    request = BuildRequest(context, context.tag, labels, context.arguments)
     report(f"image: building {context.tag} from {context.base} with the engine at {address}")
-    try:
-        _build(client, context, labels, given, report, log, address)
-    finally:
-        _remove_stages(client, context.digest)
-    made = _inspect(client, context.tag)
+    steps = _build(client, address, builder, request, report, log)
+    if builder.buildkit is None:
+        _tidy(client, context, report)
+    made = inspect(client, context.tag)
     report(f"image: {context.tag} is built ({megabytes(made['Size'])})")
-    return BuiltImage(context.tag, made["Id"], made["Size"], context.digest, built=True)
+    return BuiltImage(context.tag, made["Id"], made["Size"], context.digest, True, builder.name, steps, log)
 
 
-def check_buildable(context: Context, build_arguments: Mapping[str, str]) -> None:
-    """Raises OnecatError when the context must not be built yet (exit code 1) or a build argument is missing (2)."""
+def build_stage(
+    context: Context, stage: str, tag: str, docker_host: str | None, report: Report, log: Path, choice: BuilderChoice
+) -> BuiltImage:
+    """Build one stage of a context, as an image of its own called `tag`. Raises OnecatError as `build_image` does."""
+    client, address, builder = _prepared(context, docker_host, report, choice)
+    request = BuildRequest(context, tag, {}, context.arguments, stage)
+    report(f"image: building stage {stage} of {context.tag} with the engine at {address}")
+    steps = _build(client, address, builder, request, report, log)
+    made = inspect(client, tag)
+    return BuiltImage(tag, made["Id"], made["Size"], context.digest, True, builder.name, steps, log)
+
+
+def check_buildable(context: Context) -> None:
+    """Raises OnecatError (exit code 1) when the context must not be built yet."""
     if context.refusal is not None:
         raise context.refusal
-    for name, what in context.build_arguments.items():
-        if not (build_arguments.get(name) or context.arguments.get(name)):
-            raise OnecatError(
-                f"the build argument {name} is missing", expected=what, next_steps=[f"--build-arg {name}=ADDRESS"]
-            )
 
 
-def _inspect(client: Any, image: str) -> dict[str, Any]:
-    from docker.errors import ImageNotFound
-
-    try:
-        found: dict[str, Any] = client.inspect_image(image)
-    except ImageNotFound:
-        return {}
-    return found
-
-
-def _ensure_base(client: Any, base: str, address: str, report: Report) -> None:
-    from docker.errors import APIError
-    from requests.exceptions import RequestException
-
-    if _inspect(client, base):
-        return
-    report(f"image: pulling {base}")
-    problem = ""
-    try:
-        last = ""
-        for message in client.pull(*_repository_and_tag(base), stream=True, decode=True):
-            problem = message.get("error", problem)
-            if message.get("status") and message["status"] != last and not message.get("progress"):
-                last = message["status"]
-    except (APIError, RequestException) as error:
-        problem = getattr(error, "explanation", None) or str(error)
-    if not _inspect(client, base):
-        if "no space left" in problem:
-            raise _disk_full(address, problem)
-        raise OnecatError(
-            f"the base image {base} is not on the Docker engine and cannot be pulled",
-            where=address,
-            details=[problem.strip()[:300]] if problem else [],
-            next_steps=[
-                f"make it available: docker pull {base} (behind a proxy: configure the engine's proxy)",
-                "or load it from a machine that has it: docker save | docker load",
-            ],
-            code=ExitCode.UNREACHABLE,
-        )
-
-
-def _repository_and_tag(image: str) -> tuple[str, str | None]:
-    if "@" in image:
-        repository, digest = image.split("@", 1)
-        return repository, digest
-    repository, colon, tag = image.rpartition(":")
-    return (repository, tag) if colon and "/" not in tag else (image, "latest")
-
-
-def _upload(context: Context, report: Report) -> Iterator[bytes]:
-    total, sent, told = context.size, 0, 0
-    for piece in tar_stream(context):
-        sent += len(piece)
-        if sent - told >= _UPLOAD_STEP_BYTES:
-            told = sent
-            report(f"image: context {megabytes(sent)} of {megabytes(max(total, sent))}")
-        yield piece
+def _prepared(
+    context: Context, docker_host: str | None, report: Report, choice: BuilderChoice
+) -> tuple[Any, str, Builder]:
+    """The engine, its address, the builder; the base images are there."""
+    check_buildable(context)
+    client = connect(docker_host)
+    address = engine_address(docker_host)
+    builder = choose_builder(choice, address)
+    report(f"image: builder {builder.name} ({builder.why})")
+    for base in context.bases:
+        ensure_base(client, base, address, report)
+    return client, address, builder
 
 
 def _build(
-    client: Any,
-    context: Context,
-    labels: Mapping[str, str],
-    build_arguments: Mapping[str, str],
-    report: Report,
-    log: Path,
-    address: str,
-) -> None:
+    client: Any, address: str, builder: Builder, request: BuildRequest, report: Report, log: Path
+) -> tuple[Step, ...]:
     from docker.errors import APIError
     from requests.exceptions import RequestException
 
-    log.parent.mkdir(parents=True, exist_ok=True)
-    step = ""
-    output: list[str] = []
+    def tell(text: str) -> None:
+        report(f"image: {text}")
+
+    tell(f"log {log}")
+    progress: Progress
+    if builder.buildkit is None:
+        progress = ClassicProgress(tell)
+        output = classic_builder.lines(client, request, tell)
+    else:
+        progress = BuildkitProgress(tell)
+        output = buildkit.lines(builder.buildkit, address, request, tell, os.environ)
     try:
-        messages = client.build(
-            fileobj=_upload(context, report),
-            custom_context=True,
-            tag=context.tag,
-            labels=dict(labels),
-            buildargs={**context.arguments, **build_arguments, "ONECAT_CONTEXT": context.digest},
-            network_mode=None if context.network else "none",
-            rm=True,
-            forcerm=True,
-            decode=True,
-            timeout=None,
-        )
-        # Closing hangs up, and then the engine ends what it is at.
-        with contextlib.closing(messages), log.open("w", encoding="utf-8") as stream:
-            for message in _with_signs_of_life(
-                messages, lambda seconds: report(f"image: ... {seconds} s in this step")
-            ):
-                text = str(message.get("stream") or message.get("error") or "")
-                stream.write(text)
-                if "error" in message:
-                    raise _step_failed(step, str(message["error"]), output, address, log)
-                for line in filter(None, map(str.strip, text.splitlines())):
-                    output.append(line)
-                    if found := _STEP.match(line):
-                        step = found.group(3)
-                        report(f"image: step {found.group(1)} of {found.group(2)}: {shortened(step)}")
+        _follow(output, progress, tell, log)
+    except BuildFailedError as error:
+        raise _step_failed(progress, str(error), request, address, log) from error
     except (APIError, RequestException, OSError) as error:
         text = str(getattr(error, "explanation", None) or error)
         if "no space left" in text.lower():
-            raise _disk_full(address, text) from error
+            raise disk_full(address, text) from error
         if isinstance(error, APIError):
-            raise _step_failed(step, text, output, address, log) from error
+            raise _step_failed(progress, text, request, address, log) from error
         raise unreachable(address, text) from error
+    except KeyboardInterrupt:
+        if builder.buildkit is None:
+            _wait_for_steps(client, request.context)
+        tell("interrupted: the step that ran is ended, finished steps stay in the engine's cache")
+        raise
+    return progress.steps
 
 
-def _with_signs_of_life(messages: Iterator[_Message], still: Callable[[int], None]) -> Iterator[_Message]:
-    """The builder's messages; calls `still` with the seconds of silence every SILENCE_SECONDS that there are none."""
+def _follow(output: Generator[str, None, None], progress: Progress, tell: Report, log: Path) -> None:
+    """Read the builder's output to its end, into the log and the progress."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+
+    def still(seconds: int) -> None:
+        place = f" in {progress.current.place}" if progress.current else ""
+        tell(f"... nothing new for {seconds} s{place}")
+
+    with contextlib.closing(output), log.open("w", encoding="utf-8") as stream:
+        try:
+            for line in _whole_lines(_with_signs_of_life(_logged(output, stream.write), still)):
+                progress.read(line, time.monotonic())
+            progress.finish(time.monotonic())
+        except BuildFailedError as error:
+            stream.write(f"{error}\n")
+            raise
+
+
+def _logged(pieces: Iterable[str], write: Callable[[str], object]) -> Iterator[str]:
+    for piece in pieces:
+        write(piece)
+        yield piece
+
+
+def _whole_lines(pieces: Iterable[str]) -> Iterator[str]:
+    """Pieces of text as lines without their ends; a progress bar's returns end lines, too."""
+    rest = ""
+    for piece in pieces:
+        *done, rest = (rest + piece).replace("\r", "\n").split("\n")
+        yield from done
+    if rest:
+        yield rest
+
+
+def _with_signs_of_life(pieces: Iterator[str], still: Callable[[int], None]) -> Iterator[str]:
+    """The builder's output; calls `still` with the seconds of silence every SILENCE_SECONDS that there is none."""
     received = time.monotonic()
     over = threading.Event()
 
@@ -230,57 +244,72 @@ def _with_signs_of_life(messages: Iterator[_Message], still: Callable[[int], Non
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        for message in messages:
+        for piece in pieces:
             received = time.monotonic()
-            yield message
+            yield piece
     finally:
         over.set()
         watcher.join()
 
 
-def shortened(instruction: str, limit: int = 70) -> str:
-    """A Dockerfile instruction in one short line."""
-    line = re.sub(r"\s+", " ", instruction)
-    return line if len(line) <= limit else line[: limit - 3] + "..."
-
-
-def _step_failed(step: str, error: str, output: list[str], address: str, log: Path) -> OnecatError:
-    if any("no space left on device" in text.lower() for text in (error, *output[-20:])):
-        return _disk_full(address, error)
+def _step_failed(progress: Progress, error: str, request: BuildRequest, address: str, log: Path) -> OnecatError:
+    step, output = progress.current, progress.output
+    error = without_command(error)
+    known = explain([*output, error], _values(request))
+    if known is not None and known.failure == "disk.full":
+        return disk_full(address, known.evidence[0])
+    where = f": {shortened(step.instruction, 70)}" if step else ""
+    last = [line for line in output[-TOLD_LINES:] if line.strip()]
+    evidence = [] if known is None else [line for line in known.evidence if line not in map(str.strip, last)]
     return OnecatError(
-        f"the image could not be built: {shortened(step)}" if step else "the image could not be built",
-        where=f"{address}, builder's log {log}",
-        details=[*[line for line in output[-4:] if not line.startswith(("--->", "Step"))], error.strip()[:300]],
-        next_steps=["read the builder's log, then run the same command again"],
+        f"the image could not be built{where}" if known is None else f"the image could not be built: {known.cause}",
+        where=f"{f'{step.place}, ' if step else ''}{address}, builder's log {log}",
+        details=[*evidence, *last, error[:300]],
+        next_steps=known.fix if known else ["read the builder's log, then run the same command again"],
         code=ExitCode.ROLLED_BACK,
     )
 
 
-def _disk_full(address: str, text: str) -> OnecatError:
-    return OnecatError(
-        "the Docker engine's disk is full",
-        where=address,
-        details=[text.strip()[:300]],
-        next_steps=[
-            "see what takes the space: docker system df",
-            "free some: docker image prune, or move the engine's data-root to a larger disk; then run this again",
-        ],
-        code=ExitCode.ROLLED_BACK,
-    )
+_COMMAND = re.compile(
+    r"\[/bin/sh -c .*\](?=: )|(?<=The command )'/bin/sh -c .*'(?= returned)|(?<=process )\".*\"(?= did not)", re.S
+)
 
 
-def _remove_stages(client: Any, digest: str) -> None:
-    """Remove the untagged images of earlier stages and of failed steps: only ours, known by the context's digest."""
-    label = f"{CONTEXT_LABEL}={digest}"
-    ours = {"dangling": True, "label": label}
+def without_command(error: str) -> str:
+    """The builder's last word without the step's own text, in which anything may stand, even what it looks for."""
+    return re.sub(r"\s+", " ", _COMMAND.sub("the command", error)).strip()
+
+
+def _values(request: BuildRequest) -> dict[str, str]:
+    """What the texts of known failures may name."""
+    profile = request.context.profile
+    jobs = request.arguments.get("MAX_JOBS", "")
+    fewer = max(1, int(jobs) // 2) if jobs.isdigit() else 1
+    command = f"onecat build --profile {profile}"
+    return {"profile": profile, "build": command, "jobs": jobs or "the", "max_jobs": str(fewer)}
+
+
+def _steps_of(client: Any, context: Context) -> list[dict[str, Any]]:
+    """The containers in which steps of this image run: a server that was started from the image has its base label."""
+    found = client.containers(all=True, filters={"label": f"{STAGE_LABEL}={context.tag}"})
+    return [container for container in found if BASE_LABEL not in (container.get("Labels") or {})]
+
+
+def _wait_for_steps(client: Any, context: Context) -> None:
+    """The engine removes the container of an interrupted step; that takes it a moment."""
     deadline = time.monotonic() + CLEANING_SECONDS
-    stages: set[str] = set()
-    while True:
-        stages |= {image["Id"] for image in client.images(filters=ours)}
-        client.prune_images(filters=ours)
-        # The container of an interrupted step holds its image until the engine has removed it.
-        steps = client.containers(all=True, filters={"label": label})
-        left = bool(client.images(filters=ours)) or any(step["ImageID"] in stages for step in steps)
-        if not left or time.monotonic() > deadline:
-            return
-        time.sleep(0.5)
+    while _steps_of(client, context) and time.monotonic() < deadline:
+        time.sleep(0.2)
+
+
+def _tidy(client: Any, context: Context, report: Report) -> None:
+    """Remove the untagged images of stages: only those for this image, and never an earlier image itself.
+
+    The stages of an engine that was compiled are kept: they are hours of work, and a build after a small change of the
+    recipe goes on from them.
+    """
+    label = f"{STAGE_LABEL}={context.tag}"
+    if context.wheel_stage is not None:
+        report(f"image: stages stay as a cache; to remove them: docker image prune --filter label={label}")
+        return
+    client.prune_images(filters={"dangling": True, "label": label, "label!": BASE_LABEL})

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from onecat.errors import ExitCode, OnecatError
-from onecat.images.docker_build import _repository_and_tag, _step_failed, shortened
 from onecat.images.docker_engine import client_arguments, connect, engine_address, require_recent, unreachable
+from onecat.images.engine_images import repository_and_tag
 
 
 def test_the_address_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,18 +63,6 @@ def test_a_forbidden_socket_names_the_group() -> None:
     assert "may not talk" in error.found and "usermod -aG docker" in error.next_steps[0]
 
 
-def test_a_full_disk_is_told_as_such(tmp_path: Path) -> None:
-    output = ["Step 9/23 : RUN pip", "ERROR: Could not install packages: [Errno 28] No space left on device"]
-    error = _step_failed("RUN pip", "returned a non-zero code: 1", output, "unix:///x", tmp_path / "log")
-    assert error.found == "the Docker engine's disk is full" and error.code is ExitCode.ROLLED_BACK
-
-
-def test_a_failed_step_shows_its_last_words_and_the_log(tmp_path: Path) -> None:
-    error = _step_failed("RUN make   it", "returned 2", ["Step 1/1 : RUN", "it broke"], "unix:///x", tmp_path / "log")
-    assert error.found == "the image could not be built: RUN make it"
-    assert error.details == ("it broke", "returned 2") and "log" in str(error.where)
-
-
 @pytest.mark.parametrize(
     ("image", "parts"),
     [
@@ -86,8 +74,4 @@ def test_a_failed_step_shows_its_last_words_and_the_log(tmp_path: Path) -> None:
     ],
 )
 def test_image_names_split_as_docker_reads_them(image: str, parts: tuple[str, str]) -> None:
-    assert _repository_and_tag(image) == parts
-
-
-def test_a_long_instruction_becomes_one_short_line() -> None:
-    assert len(shortened("RUN " + "x" * 200)) == 70 and shortened("RUN a \\\n  b") == "RUN a \\ b"
+    assert repository_and_tag(image) == parts
