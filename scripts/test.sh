@@ -23,6 +23,7 @@ if [ $root = yes ]; then
     command -v iptables >/dev/null || need iptables
     command -v ip >/dev/null || need iproute2
     command -v gcc >/dev/null || need gcc
+    command -v g++ >/dev/null || need g++
     [ -e /usr/include/stdio.h ] || need libc6-dev
     ldconfig -p | grep -q 'libnuma\.so\.1' || need libnuma1
     command -v systemd-analyze >/dev/null || need systemd

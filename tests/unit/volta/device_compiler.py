@@ -76,4 +76,6 @@ def assemble(ptx: str, directory: Path, architecture: str = "sm_70") -> tuple[Ke
         r"Function properties for (\S+)\n\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\n"
         r"ptxas info\s*: Used (\d+) registers"
     )
-    return tuple(Kernel(name, int(used), int(stores), int(loads)) for name, stores, loads, used in row.findall(done.stderr))
+    return tuple(
+        Kernel(name, int(used), int(stores), int(loads)) for name, stores, loads, used in row.findall(done.stderr)
+    )
