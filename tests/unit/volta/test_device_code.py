@@ -60,7 +60,7 @@ def test_kernels_read_weights_in_words_of_8_and_16_bytes() -> None:
 @pytest.mark.parametrize(
     ("instruction", "since"),
     [
-        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [0];", 75),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%0];", 75),
         ("cp.async.wait_all;", 80),
         ("fma.rn.bf16x2 %0, %0, %0, %0;", 80),
         ("{.reg .b16 pair; mov.b16 pair, 0; cvt.rn.f16x2.e4m3x2 %0, pair;}", 89),
