@@ -15,10 +15,13 @@ class Kind(str, Enum):
 
     deployment = "deployment"
     profile = "profile"
+    profile_part = "profile-part"
 
 
 def register(app: typer.Typer) -> None:
-    app.command("schema", help="Print the JSON Schema of onecat.yaml (deployment) or of a profile.")(schema)
+    app.command("schema", help="Print the JSON Schema of onecat.yaml (deployment), a profile, or a part of one.")(
+        schema
+    )
 
 
 def schema(

@@ -216,12 +216,16 @@ def _over(below: _Tree, above: _Tree, path: tuple[str, ...]) -> _Tree:
 
 
 def _rows(below: tuple[_Tree, ...], above: tuple[_Tree, ...], key: str) -> tuple[_Tree, ...]:
-    """Rows of both. One of `above` takes the place of one of `below` with its key; rows without a key all stay."""
-    names = {name for each in above if (name := _name(each, key)) is not None}
-    new = {name: each for each in above if (name := _name(each, key)) is not None}
-    kept = tuple(new.get(_name(each, key), each) for each in below)
-    there = {_name(each, key) for each in below} & names
-    return (*kept, *(each for each in above if _name(each, key) not in there))
+    """Rows of both. The first of `above` with a key takes the place of that of `below`; what stands twice stays twice."""
+    waiting = list(above)
+    kept = []
+    for row in below:
+        name = _name(row, key)
+        taker = next((each for each in waiting if name is not None and _name(each, key) == name), None)
+        if taker is not None:
+            waiting.remove(taker)
+        kept.append(taker or row)
+    return (*kept, *waiting)
 
 
 def _name(row: _Tree, key: str) -> Any:

@@ -41,16 +41,16 @@ FLAG_VALUE = "text, a number, or true or false (JSON options as text in single q
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like `name`, or the only one that begins with it; None when none is near.
+    """The known name most like `name`; None when none is near.
 
-    Case, leading dashes and `_` for `-` do not count.
+    What begins with `name` is nearer than what resembles it, where it is one name or one with longer forms. Case, leading dashes and `_` for `-` do not count.
     """
     by_form = {each.lower().replace("_", "-"): each for each in known}
     form = name.lower().replace("_", "-").lstrip("-")
+    begins = sorted((each for each in by_form if form and each.startswith(form)), key=len)
+    if begins and all(each.startswith(begins[0]) for each in begins):
+        return by_form[begins[0]]
     near = difflib.get_close_matches(form, by_form, n=1, cutoff=0.6)
-    if not near and form:
-        begins = [each for each in by_form if each.startswith(form)]
-        near = begins if len(begins) == 1 else []
     return by_form[near[0]] if near else None
 
 
