@@ -16,7 +16,7 @@ class Home:
     """onecat's directories on this machine.
 
     data: runtimes, deployments, quickstart model; losing it loses deployments.
-    cache: downloaded wheels; may be deleted at any time.
+    cache: downloaded wheels and source archives; may be deleted at any time.
     """
 
     data: Path
@@ -37,6 +37,10 @@ class Home:
     @property
     def wheels(self) -> Path:
         return self.cache / "wheels"
+
+    @property
+    def sources(self) -> Path:
+        return self.cache / "sources"
 
 
 def home() -> Home:

@@ -12,14 +12,14 @@ from onecat.errors import ExitCode, OnecatError
 from onecat.images.disk import megabytes, out_of_space
 from onecat.images.lock import EngineLock, LockedFile
 
-_UNREACHABLE = re.compile(
+UNREACHABLE = re.compile(
     r"NewConnectionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|SSLError|ConnectionResetError"
     r"|Name or service not known|Temporary failure in name resolution|Connection refused"
 )
 _UNMATCHED = re.compile(r"No matching distribution found for (\S+)")
-_MISMATCH = re.compile(r"DO NOT MATCH THE HASHES|Hashes did not match", re.IGNORECASE)
+MISMATCH = re.compile(r"DO NOT MATCH THE HASHES|Hashes did not match", re.IGNORECASE)
 _MISMATCH_FILE = re.compile(r"^\s+(\S+?)(?:==\S+)? from ", re.MULTILINE)
-_GOT = re.compile(r"Got\s+([0-9a-f]{64})")
+GOT = re.compile(r"Got\s+([0-9a-f]{64})")
 
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -80,10 +80,10 @@ def download_error(
     by_project = {canonicalize_name(entry.project): entry for entry in group}
     if "No space left on device" in output:
         return out_of_space(directory)
-    if _MISMATCH.search(output):
+    if MISMATCH.search(output):
         named = _MISMATCH_FILE.search(output)
         row = by_project.get(canonicalize_name(named.group(1)), row) if named else row
-        got = _GOT.search(output)
+        got = GOT.search(output)
         return OnecatError(
             f"{row.file} was offered with another hash than the lock has",
             expected=f"sha256 {row.sha256}",
@@ -98,11 +98,11 @@ def download_error(
     if unmatched:
         row = by_project.get(canonicalize_name(unmatched.group(1).split("==")[0].split("[")[0]), row)
     size = f", {megabytes(lock.estimated_size(row))}" if lock.estimated_size(row) else ""
-    if _UNREACHABLE.search(output):
+    if UNREACHABLE.search(output):
         return OnecatError(
             f"no package index could be reached for {row.file}{size}",
             where=f"pip's log {log}",
-            details=[line[:200] for line in output.splitlines() if _UNREACHABLE.search(line)][-1:],
+            details=[line[:200] for line in output.splitlines() if UNREACHABLE.search(line)][-1:],
             next_steps=[
                 "check the network, the proxy (HTTPS_PROXY) and `pip config list`, then run the same command again",
                 "or put the file into a folder and name the folder in ONECAT_WHEELS",

@@ -4,6 +4,7 @@ In: a series under patches/ and an unpacked source tree, or the engine's install
 or per patch whether it is applied, applies, applies with an offset, or conflicts and where.
 """
 
+from onecat.patching.archive import read_members, unpack, wrong_hash
 from onecat.patching.series import (
     AppliesTo,
     Guard,
@@ -13,13 +14,26 @@ from onecat.patching.series import (
     list_series,
     load_series,
 )
+from onecat.patching.states import PatchState, State
+from onecat.patching.tree import Outcome, apply, patched_files, reverse, touched_paths, verify
 
 __all__ = [
     "AppliesTo",
     "Guard",
+    "Outcome",
     "Patch",
+    "PatchState",
     "Series",
+    "State",
     "Upstream",
+    "apply",
     "list_series",
     "load_series",
+    "patched_files",
+    "read_members",
+    "reverse",
+    "touched_paths",
+    "unpack",
+    "verify",
+    "wrong_hash",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.specifiers import SpecifierSet
 
 from onecat.errors import OnecatError
+from onecat.patching.diff import FileChange, parse_diff
 from onecat.resources import read_table, resource_directory
 
 if TYPE_CHECKING:
@@ -92,7 +94,12 @@ class Patch:
     @property
     def sha256(self) -> str:
         """SHA-256 of the diff in hex."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        return hashlib.sha256(self.text.encode("utf-8", "surrogateescape")).hexdigest()
+
+    @functools.cached_property
+    def changes(self) -> tuple[FileChange, ...]:
+        """What the diff makes of each file. Raises OnecatError when it may not be applied (parse_diff)."""
+        return parse_diff(self.text, self.file)
 
 
 @dataclass(frozen=True)
@@ -125,6 +132,10 @@ class Series:
     def added_content(self, path: str) -> bytes:
         """The bytes of one added file."""
         return (self.directory / ADDED / path).read_bytes()
+
+    def added_mode(self, path: str) -> int:
+        """The permission bits that one added file gets in a tree."""
+        return 0o755 if (self.directory / ADDED / path).stat().st_mode & 0o100 else 0o644
 
 
 def list_series() -> tuple[str, ...]:
@@ -172,7 +183,7 @@ def _patch(directory: Path, row: dict[str, Any]) -> Patch:
         drop_when=row["drop_when"],
         before=tuple(_guard(each) for each in guard.get("before", ())),
         after=tuple(_guard(each) for each in guard.get("after", ())),
-        text=(directory / row["file"]).read_text(encoding="utf-8"),
+        text=(directory / row["file"]).read_bytes().decode("utf-8", "surrogateescape"),
     )
 
 

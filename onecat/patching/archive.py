@@ -1,0 +1,176 @@
+"""The pinned source archive: its hash is checked before anything in it is believed, no name in it is trusted."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tarfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from onecat.errors import ExitCode, OnecatError
+from onecat.patching.series import Upstream
+from onecat.patching.source import SourceFile, check_path
+
+
+def unpack(archive: Path, upstream: Upstream, into: Path) -> Path:
+    """Unpack a source archive into a folder, below which it is one folder of its own; returns that.
+
+    The tree appears whole or not at all. Files have mode 644 or 755.
+
+    Raises OnecatError: the hash is another (exit code 1), a member would leave the folder or is no plain file (1),
+    the tree is there already (2).
+    """
+    into.mkdir(parents=True, exist_ok=True)
+    partial = into / f".unpacking-{os.getpid()}"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        top = _unpack(archive, upstream, partial)
+        target = into / top
+        if target.exists() or target.is_symlink():
+            raise OnecatError(
+                f"{target} is there already", expected="a folder without it", next_steps=["name another folder"]
+            )
+        (partial / top).rename(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return target
+
+
+@dataclass(frozen=True)
+class MemorySource:
+    """Some files of a tree, in memory."""
+
+    files: dict[str, SourceFile]
+
+    def read(self, path: str) -> SourceFile | None:
+        return self.files.get(path)
+
+
+def read_members(archive: Path, upstream: Upstream, wanted: Collection[str]) -> MemorySource:
+    """The wanted files of an archive, read in one pass without unpacking it. Raises as `unpack` does."""
+    files = {}
+    for path, member, tar in iterate(archive, upstream):
+        if path in wanted and member.isfile():
+            files[path] = SourceFile(_content(tar, member), _mode(member))
+    return MemorySource(files)
+
+
+def iterate(archive: Path, upstream: Upstream) -> Iterator[tuple[str, tarfile.TarInfo, tarfile.TarFile]]:
+    """The members of an archive, each with its path in the tree. Raises as `unpack` does."""
+    with _verified(archive, upstream) as stream:
+        try:
+            with tarfile.open(fileobj=stream, mode="r:*") as tar:
+                top = None
+                for member in tar:
+                    found, path = _checked(member, archive)
+                    if top not in (None, found):
+                        raise _unsafe(archive, f"{member.name} lies beside {top}", "one folder that holds all")
+                    top = found
+                    if path:
+                        yield path, member, tar
+        except (tarfile.TarError, EOFError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise OnecatError(
+                "the source archive cannot be read", where=str(archive), details=[str(error)], code=ExitCode.NO
+            ) from error
+
+
+def check_hash(archive: Path, upstream: Upstream) -> None:
+    """Raises OnecatError (exit code 1) when the file is not the one that a series is made for."""
+    with _verified(archive, upstream):
+        pass
+
+
+def _unpack(archive: Path, upstream: Upstream, into: Path) -> str:
+    top = ""
+    for path, member, tar in iterate(archive, upstream):
+        top = top or member.name.split("/")[0]
+        target = into / top / path
+        if member.isdir():
+            target.mkdir(parents=True, exist_ok=True)
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with target.open("xb") as stream:
+                source = tar.extractfile(member)
+                assert source is not None  # only None for what is no file
+                shutil.copyfileobj(source, stream, 1 << 20)
+        except FileExistsError as error:
+            raise _unsafe(archive, f"{member.name} is in it twice", "each file once") from error
+        target.chmod(_mode(member))
+    if not top:
+        raise _unsafe(archive, "it is empty", f"the source of {upstream.distribution}")
+    return top
+
+
+def _checked(member: tarfile.TarInfo, archive: Path) -> tuple[str, str]:
+    """A member's first folder, and its path below that; refuses what leaves the folder and what is no plain file."""
+    name = member.name.rstrip("/")
+    try:
+        check_path(name, str(archive))
+    except OnecatError as error:
+        raise _unsafe(archive, error.found, "members below one folder") from error
+    if not (member.isfile() or member.isdir()):
+        kind = "a link" if member.islnk() or member.issym() else "a device or pipe"
+        raise _unsafe(archive, f"{name} is {kind}", "plain files and folders")
+    top, _, path = name.partition("/")
+    if not path and not member.isdir():
+        raise _unsafe(archive, f"{name} lies beside the folder", "one folder that holds all")
+    return top, path
+
+
+def _unsafe(archive: Path, found: str, expected: str) -> OnecatError:
+    return OnecatError(
+        f"the source archive is not one that onecat unpacks: {found}",
+        expected=expected,
+        where=str(archive),
+        code=ExitCode.NO,
+    )
+
+
+@contextmanager
+def _verified(archive: Path, upstream: Upstream) -> Iterator[BinaryIO]:
+    """The archive open at its beginning, after all of it was read and has the pinned hash."""
+    with archive.open("rb") as stream:
+        digest = hashlib.sha256()
+        while piece := stream.read(1 << 20):
+            digest.update(piece)
+        if digest.hexdigest() != upstream.sha256:
+            raise wrong_hash(archive, upstream, digest.hexdigest())
+        stream.seek(0)
+        yield stream
+
+
+def wrong_hash(archive: Path, upstream: Upstream, found: str) -> OnecatError:
+    """A file of the right name that is not the pinned one."""
+    return OnecatError(
+        f"{archive.name} is not the file that the patches are made for",
+        expected=f"sha256 {upstream.sha256}",
+        where=str(archive),
+        details=[
+            f"sha256 {found} was found",
+            f"either the file is damaged, or {upstream.distribution} {upstream.version} was released anew or replaced",
+        ],
+        next_steps=[
+            "fetch it again, from another index or mirror",
+            "if every index has this other file: do not trust it before upstream says why",
+        ],
+        code=ExitCode.NO,
+    )
+
+
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    stream = tar.extractfile(member)
+    assert stream is not None  # only None for what is no file
+    return stream.read()
+
+
+def _mode(member: tarfile.TarInfo) -> int:
+    return 0o755 if member.mode & 0o100 else 0o644
