@@ -10,6 +10,7 @@ onecat_with_engine             ... with the native engine that is kept between r
 run_unprivileged, small_disk, free_port, tiny_model
 nvml_library, fake_nvml        an NVML that answers for a described host
 engine_home, engine_runtime    a real native vLLM for the CPU
+vllm_archive, vllm_source      the pinned source of the patched engine, as a file and unpacked
 cpu_image                      the image that `onecat build --profile cpu` makes
 """
 
@@ -30,7 +31,7 @@ import pytest
 
 from onecat.paths import Home
 from tests.testbed import base_image as base_images
-from tests.testbed import command
+from tests.testbed import command, sources
 from tests.testbed import docker_daemon as docker_daemons
 from tests.testbed import ssh_host as ssh_hosts
 from tests.testbed.cache import Cache, open_cache
@@ -247,6 +248,20 @@ def engine_runtime(engine_home: Home) -> NativeRuntime:
     from onecat.images import ensure_runtime
 
     return ensure_runtime(load_profile("cpu"), engine_home, lambda line: print(line, file=sys.stderr))
+
+
+@pytest.fixture(scope="session")
+def vllm_archive(cache: Cache) -> Path:
+    """The archive of the engine's source that the patch series is made for; the first time 39 MB of download."""
+    return sources.fetch_vllm_archive(cache)
+
+
+@pytest.fixture(scope="session")
+def vllm_source(vllm_archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked source as upstream released it; read it, copy what is to be changed."""
+    from onecat.patching import unpack
+
+    return unpack(vllm_archive, sources.vllm_series().upstream, tmp_path_factory.mktemp("vllm-source"))
 
 
 @pytest.fixture
