@@ -5,10 +5,11 @@ In: a profile, and the lock of its engine. Out: a rendered build context, a buil
 """
 
 from onecat.images.container import ensure_image
-from onecat.images.context import Context, ContextFile, StoredFile, render_context, write_context
+from onecat.images.context import Context, ContextFile, render_context, write_context
 from onecat.images.docker_build import BuiltImage, build_image, find_image
 from onecat.images.native import NativeRuntime, ensure_runtime, find_runtime
 from onecat.images.options import BuildOptions, PackageOrigins
+from onecat.images.stored_file import StoredFile
 from onecat.images.wheels import WheelStore, wheel_store
 
 __all__ = [

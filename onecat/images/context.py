@@ -16,7 +16,7 @@ from onecat.images.lock import EngineLock, lock_path, read_lock
 from onecat.images.metadata_wheel import metadata_wheel, metadata_wheel_name
 from onecat.images.native import COMPANION_SUMMARY, IMPORT_CHECK, companion_version
 from onecat.images.options import BuildOptions
-from onecat.images.origins import build_arguments, stored_files
+from onecat.images.origins import build_arguments, refusal_without_torch, stored_files
 from onecat.images.recipe import Recipe, load_recipe
 from onecat.images.stored_file import StoredFile
 
@@ -46,8 +46,8 @@ class Context:
     profile, tag, base: names. bases: all images the Dockerfile starts from. files: in memory, sorted by name.
     stored: files whose bytes stay on disk, sorted by name. lock: the wheels among them, those under wheels/, are this
     lock's, for CPython `python`. source: the pinned archive among them, which lies in the context under its file name.
-    network: whether build steps need one. build_arguments: arguments a person must give, with what they are.
-    arguments: values of build arguments that follow from the options; no part of the digest.
+    network: whether build steps need one. arguments: values of build arguments that follow from the options; no part of
+    the digest.
     wheel_stage: the stage whose folder /wheels holds the engine's wheel, for recipes that build or take one.
     refusal: why this context must not be built yet, or None.
     """
@@ -62,7 +62,6 @@ class Context:
     python: str = ""
     source: Upstream | None = None
     network: bool = False
-    build_arguments: dict[str, str] = field(default_factory=dict)
     arguments: dict[str, str] = field(default_factory=dict, compare=False)
     wheel_stage: str | None = None
     refusal: OnecatError | None = field(default=None, compare=False)
@@ -104,7 +103,6 @@ def render_context(
         "base": profile.image.base,
         "tag": profile.image.tag,
         "variables": profile.image.variables,
-        "tag": profile.image.tag,
         "image_labels": _labels(profile),
         "packages": options.packages,
         "wheel": options.wheel is not None,
@@ -119,9 +117,9 @@ def render_context(
         files=(),
         stored=stored_files(options),
         network=recipe.network and not options.origins.offline,
-        build_arguments={} if options.origins.find_links or options.packages else recipe.build_arguments,
         arguments=build_arguments(options),
         wheel_stage=recipe.wheel_stage,
+        refusal=refusal_without_torch(profile, options.origins) if recipe.torch_index else None,
     )
     files: list[ContextFile] = []
     if recipe.wheels:

@@ -14,7 +14,8 @@ class PackageOrigins:
     find_links: a folder of wheels and source archives that is looked at first; copied into the build context.
     apt_mirror: address that takes the place of the distribution's own in the base image. ca_certificate: a PEM file
     that the build trusts besides the system's. http_proxy, https_proxy, no_proxy: as the variables of these names.
-    offline: no step may use a network.
+    offline: no step may use a network. pip_config: a pip.conf for what must not be an argument, such as an index with a
+    password; only build stages see it, and no layer of the finished image has it.
     """
 
     index_url: str | None = None
@@ -27,6 +28,7 @@ class PackageOrigins:
     https_proxy: str | None = None
     no_proxy: str | None = None
     offline: bool = False
+    pip_config: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class BuildOptions:
     max_jobs: compiler processes at once; None: from the build host's memory. wheel: a wheel of the engine that was
     built before and takes the place of compiling. wheel_only: folder that gets the wheel; no image is made then.
     source: folder that holds the engine's source archive, asked before any index. packages: what a lock file names for
-    an image whose packages pip chooses: pip installs these, checks their hashes, and chooses nothing; empty without one.
+    an image whose packages pip chooses: pip installs these, checks their hashes, chooses nothing; empty without one.
     """
 
     origins: PackageOrigins = PackageOrigins()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from onecat.errors import OnecatError
 from onecat.resources import read_table, resource_directory
@@ -18,7 +19,10 @@ class Recipe:
 
     wheels: the build context carries the wheels of the engine's lock. network: the build's steps need a network.
     patches: the engine is built from pinned source with the profile's patch series.
-    build_arguments: build arguments a person must give, with what they are.
+    torch_index: the build takes a PyTorch that only PyTorch's own index, or a mirror of it, has.
+    shared: more directories under templates/image/ whose files belong to the context.
+    wheel_stage: the stage that has the engine's wheel in /wheels.
+    selftest: what the finished image must be able to do without a GPU, for templates/image/cuda/selftest.py.
     """
 
     name: str
@@ -26,12 +30,16 @@ class Recipe:
     wheels: bool
     network: bool
     patches: bool = False
-    build_arguments: dict[str, str] = field(default_factory=dict)
+    torch_index: bool = False
+    shared: tuple[str, ...] = ()
+    wheel_stage: str | None = None
+    selftest: dict[str, Any] = field(default_factory=dict)
 
     def files(self) -> dict[str, Path]:
-        """Name in the build context -> template or plain file; the recipe's own win over the common ones."""
+        """Name in the build context -> template or plain file; the recipe's own win over shared and common ones."""
         found: dict[str, Path] = {}
-        for folder in (self.directory.parent / COMMON, self.directory):
+        images = self.directory.parent
+        for folder in (images / COMMON, *(images / name for name in self.shared), self.directory):
             for path in sorted(folder.rglob("*")):
                 if path.is_file() and path.name not in (FACTS, "macros.j2"):
                     found[path.relative_to(folder).as_posix().removesuffix(".j2")] = path

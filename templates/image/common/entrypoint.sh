@@ -17,6 +17,10 @@ if [ -e "$key_file" ]; then
         ;;
     esac
 fi
+# Compiled kernels are kept in a volume; without one, below a read-only root, they last as long as the container.
+if [ -d /var/cache/onecat ] && [ ! -w /var/cache/onecat ]; then
+    export TRITON_CACHE_DIR=/tmp/cache/triton TORCHINDUCTOR_CACHE_DIR=/tmp/cache/inductor VLLM_CACHE_ROOT=/tmp/cache/vllm
+fi
 vllm serve "$@" &
 server=$!
 stopped=

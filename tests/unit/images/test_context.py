@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from onecat.config import load_profile
 from onecat.errors import ExitCode, OnecatError
-from onecat.images.context import Context, StoredFile, quoted, render_context, tar_stream, write_context
-from onecat.images.docker_build import check_buildable
+from onecat.images.context import Context, quoted, render_context, tar_stream, write_context
+from onecat.images.options import BuildOptions, PackageOrigins
 from onecat.images.recipe import load_recipe
+from onecat.images.stored_file import StoredFile
 from onecat.resources import resource_directory
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "images"
@@ -59,7 +60,8 @@ def test_no_final_stage_runs_as_root_or_keeps_a_key(profile: str) -> None:
 def test_the_ignore_file_lets_through_exactly_what_the_context_holds(profile: str) -> None:
     context = render_context(load_profile(profile))
     listed = set(text_of(context, ".dockerignore").split()) - {"*"}
-    top = {file.name.split("/")[0] for file in (*context.files, *context.stored)} - {".dockerignore"}
+    names = [file.name for file in context.files] + [file.name for file in context.stored]
+    top = {name.split("/")[0] for name in names} - {".dockerignore"}
     assert listed == {f"!{name}" for name in top}
 
 
@@ -108,10 +110,12 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     assert "vllm-cpu" in str(raised.value.expected)
 
 
-def test_a_missing_build_argument_is_told_before_anything_starts() -> None:
-    context = render_context(load_profile("v100x2-pcie"))
-    with pytest.raises(OnecatError, match="build argument TORCH_INDEX_URL is missing"):
-        check_buildable(context, {})
+def test_where_torch_comes_from_must_be_said_before_anything_starts() -> None:
+    refusal = render_context(load_profile("v100x2-pcie")).refusal
+    assert refusal is not None and "where torch 2.13.0+cu126 comes from" in refusal.found
+    assert any("--torch-index-url" in step for step in refusal.next_steps)
+    told = BuildOptions(PackageOrigins(torch_index_url="https://mirror.example/cu126"))
+    assert render_context(load_profile("v100x2-pcie"), options=told).refusal is None
 
 
 @pytest.fixture
