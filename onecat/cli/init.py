@@ -43,7 +43,7 @@ def init(
             where=str(path.absolute()),
             next_steps=["onecat plan, to see what it means", "onecat init --force, to replace it"],
         )
-    name, why = (profile, "asked for") if profile is not None else suggested()
+    name, why = (profile, "asked for") if profile is not None else detected()
     chosen = load_profile(name)
     shown_model = PLACEHOLDER if model is None else _as_written(model, directory)
     subject = model.absolute().name if model is not None else directory.absolute().name
@@ -83,13 +83,26 @@ def init(
         print("  next:    onecat plan; onecat build; onecat up")
 
 
-def suggested() -> tuple[str, str]:
-    """The profile for this machine's GPUs, and why."""
+def detected() -> tuple[str, str]:
+    """The profile for this machine, and why. Raises OnecatError (exit code 1) when none fits it."""
     from onecat.config import list_profiles, load_profile
-    from onecat.planner import suggest_profile
+    from onecat.errors import ExitCode, OnecatError
+    from onecat.planner import detect_profile
     from onecat.probe import collect_local
 
-    return suggest_profile(collect_local(), [load_profile(each) for each in list_profiles()])
+    found = detect_profile(collect_local(), [load_profile(each) for each in list_profiles()])
+    if found.profile is None:
+        others = [each.profile for each in found.runners_up] + ([found.nearest] if found.nearest else [])
+        raise OnecatError(
+            "no profile fits this machine",
+            details=list(found.reasons),
+            next_steps=[
+                "onecat profile detect, for the reasons",
+                *(f"onecat init --profile {each}" for each in others),
+            ],
+            code=ExitCode.NO,
+        )
+    return found.profile, f"this machine has {found.seen}" if found.seen[0].isdigit() else found.seen
 
 
 def _as_written(model: Path, directory: Path) -> str:

@@ -60,7 +60,7 @@ class Rules:
         settings = replace(self.settings, own_ports=self.own_ports) if observation.name == "local" else self.settings
         findings = examine(facts, self.profile, settings, only=self.only, skip=self.skip)
         is_open = not (self.profile or self.only or self.skip)
-        suitable = suitability(facts, _all_profiles(), settings) if is_open else ()
+        suitable = suitability(facts, all_profiles(), settings) if is_open else ()
         return HostReport(observation.name, True, observation.seconds, findings, suitability=suitable)
 
 
@@ -161,7 +161,8 @@ def _refuse_missing_runtime(profile: Profile | None, settings: Settings) -> None
 
 
 @functools.cache
-def _all_profiles() -> list[Profile]:
+def all_profiles() -> list[Profile]:
+    """Every profile that ships with onecat."""
     from onecat.config import list_profiles, load_profile
 
     return [load_profile(name) for name in list_profiles()]

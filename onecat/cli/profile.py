@@ -7,9 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onecat.cli import console
+from onecat.cli.hosts import (
+    ConnectTimeoutOption,
+    HostsFileOption,
+    HostsOption,
+    ParallelOption,
+    RootOption,
+    SudoOption,
+    TimeoutOption,
+    checked_root,
+    targets_of,
+    wait_for,
+)
+from onecat.errors import ExitCode
 
 if TYPE_CHECKING:
     from onecat.config import Profile
+    from onecat.planner import Detection
 
 JSON_HELP = "Print the result as JSON."
 
@@ -24,6 +38,7 @@ def register(app: typer.Typer) -> None:
     group.callback()(without_command)
     group.command("list", help="List the profiles that ship with onecat.")(list_all)
     group.command("show", help="Show what a profile says, with reasons and sources.")(show)
+    group.command("detect", help="Propose the profile that fits a host, from what is seen of it.")(detect)
     group.command("validate", help="Check profiles, by name or file: schema, combinations, the engine's flags.")(
         validate
     )
@@ -54,6 +69,78 @@ def show(
         console.print_json({"schema": "onecat.profile/1", **profile.model_dump(mode="json")})
         return
     print(text_of(profile))
+
+
+def detect(
+    hosts: HostsOption = None,
+    hosts_file: HostsFileOption = None,
+    saved: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Saved facts (`onecat facts --json`) or raw captures of a host, in place of looking at one (repeat).",
+        ),
+    ] = None,
+    sudo: SudoOption = False,
+    root: RootOption = "/",
+    parallel: ParallelOption = 16,
+    timeout: TimeoutOption = 10.0,
+    connect_timeout: ConnectTimeoutOption = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    from onecat.cli.judging import all_profiles, saved_hosts
+    from onecat.errors import OnecatError
+    from onecat.planner import detect_profile
+
+    if saved and (hosts or hosts_file):
+        raise OnecatError("both --from and hosts were given", expected="--from FILE, or --host HOST")
+    if saved:
+        observations = saved_hosts(saved)
+    else:
+        from onecat.probe import Observing, ProbeOptions
+
+        targets = targets_of(hosts or ([] if hosts_file else ["local"]), hosts_file)
+        options = ProbeOptions(checked_root(root, targets), timeout, sudo=sudo)
+        observing = Observing(targets, options, parallel=parallel, connect_timeout=connect_timeout)
+        observations = wait_for(observing, len(targets))
+    found = [(each.name, detect_profile(each.facts, all_profiles())) for each in observations if each.facts is not None]
+    failed = [each.error for each in observations if each.error is not None]
+    if as_json:
+        console.print_json({"schema": "onecat.profile-detect/1", "hosts": [_detected(*each) for each in found]})
+    else:
+        print("\n\n".join(detection_text(name, each) for name, each in found))
+    if failed and len(observations) == 1:
+        raise failed[0]
+    for error in failed:
+        console.print_error(error, as_json=False)
+    if any(each.profile is None for _, each in found):
+        raise typer.Exit(ExitCode.NO)
+    raise typer.Exit(ExitCode.UNREACHABLE if failed else ExitCode.FINE)
+
+
+def detection_text(host: str, found: Detection) -> str:
+    """What fits one host for a person, in lines of at most 80 columns."""
+    lines = _wrapped(f"{host}: {found.profile or 'no profile fits'}")
+    lines += [line for text in (*found.reasons, *found.remarks) for line in _wrapped(f"- {text}", "  ")]
+    for other in found.alternatives:
+        lines += _wrapped(f"or {other.profile}: when {other.when}", "  ")
+    if found.nearest is not None:
+        told = "; ".join(found.against)
+        lines += _wrapped(f"nearest: {found.nearest}" + (f" ({told})" if told else ""), "  ")
+    for each in found.runners_up:
+        lines += _wrapped(f"also: {each.profile}: {'; '.join(each.against or each.reasons)}", "  ")
+    if found.profile is not None:
+        lines += [f"  next: onecat init --profile {found.profile}"]
+    else:
+        lines += ["  next: onecat profile list; onecat doctor"]
+    return "\n".join(lines)
+
+
+def _detected(host: str, found: Detection) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {"name": host, **asdict(found)}
 
 
 def validate(

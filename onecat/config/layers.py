@@ -216,7 +216,7 @@ def _over(below: _Tree, above: _Tree, path: tuple[str, ...]) -> _Tree:
 
 
 def _rows(below: tuple[_Tree, ...], above: tuple[_Tree, ...], key: str) -> tuple[_Tree, ...]:
-    """Rows of both. The first of `above` with a key takes the place of that of `below`; what stands twice stays twice."""
+    """Rows of both. The first of `above` with a key takes the place of that of `below`; what is there twice stays so."""
     waiting = list(above)
     kept = []
     for row in below:

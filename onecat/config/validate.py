@@ -43,7 +43,8 @@ FLAG_VALUE = "text, a number, or true or false (JSON options as text in single q
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name most like `name`; None when none is near.
 
-    What begins with `name` is nearer than what resembles it, where it is one name or one with longer forms. Case, leading dashes and `_` for `-` do not count.
+    What begins with `name` is nearer than what resembles it, where it is one name or one with longer forms. Case,
+    leading dashes and `_` for `-` do not count.
     """
     by_form = {each.lower().replace("_", "-"): each for each in known}
     form = name.lower().replace("_", "-").lstrip("-")

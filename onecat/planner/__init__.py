@@ -11,21 +11,27 @@ from typing import TYPE_CHECKING, Any
 from onecat.planner.records import ContainerPlan, Layout, Plan, Reason, Refusal, to_json
 
 if TYPE_CHECKING:
+    from onecat.planner.detection import Detection, detect_profile
     from onecat.planner.flags import check_profile_flags
-    from onecat.planner.suggestion import suggest_profile
     from onecat.planner.synthesis import make_plan
 
-_HOMES = {"make_plan": "synthesis", "check_profile_flags": "flags", "suggest_profile": "suggestion"}
+_HOMES = {
+    "Detection": "detection",
+    "check_profile_flags": "flags",
+    "detect_profile": "detection",
+    "make_plan": "synthesis",
+}
 
 __all__ = [
     "ContainerPlan",
+    "Detection",
     "Layout",
     "Plan",
     "Reason",
     "Refusal",
     "check_profile_flags",
+    "detect_profile",
     "make_plan",
-    "suggest_profile",
     "to_json",
 ]
 
