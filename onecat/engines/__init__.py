@@ -7,7 +7,7 @@ A new engine version is a file in schemas/ (tools/flag_schema.py writes it), a n
 from onecat.engines.flags import parse_size, typed, words, wrong_value
 from onecat.engines.phases import phase_of
 from onecat.engines.records import Engine, Flag, FlagSchema, Phase, RemovedFlag
-from onecat.engines.tables import engine, flag_schema, removed_flags
+from onecat.engines.tables import engine, flag_schema, flag_schema_digest, removed_flags
 
 __all__ = [
     "Engine",
@@ -17,6 +17,7 @@ __all__ = [
     "RemovedFlag",
     "engine",
     "flag_schema",
+    "flag_schema_digest",
     "parse_size",
     "phase_of",
     "removed_flags",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,12 @@ def flag_schema(name: str, version: str) -> FlagSchema:
         quantization=document["quantization"],
         float16_refused=tuple(document["float16_refused"]),
     )
+
+
+def flag_schema_digest(name: str, version: str) -> str | None:
+    """SHA-256 (hex) of the flag schema of an engine's version; None where onecat has none."""
+    path = ROOM / "schemas" / f"{engine(name).family}-{version}.yaml"
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
 @cache
