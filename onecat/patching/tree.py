@@ -45,11 +45,12 @@ def apply(series: Series, root: Path, *, fuzz: int = 0) -> Outcome:
         record = read_record(root)
         _check_record(record, series, root)
         examination = examine(series, tree, fuzz=max(fuzz, record.fuzz if record else 0), record=record)
-        if not examination.is_clean:
-            raise _conflict(series, root, examination.states, "applied to")
         writes = _writes(tree, examination.complete, _paths(examination))
         if writes:
-            _refuse_edits(record, tree, root, "onecat patch refresh keeps them in the series")
+            _refuse_edits(record, series, examination, root)
+        if not examination.is_clean:
+            raise _conflict(series, root, examination.states, "applied to")
+        if writes:
             known = record.directories if record else ()
             made = (*known, *new_directories(root, [path for path, file in writes.items() if file]))
             written = _record(series, examination, record, tree, fuzz, tuple(sorted(set(made))))
@@ -69,17 +70,17 @@ def reverse(series: Series, root: Path) -> Outcome:
         tree = Directory(root)
         record = read_record(root)
         _check_record(record, series, root)
-        _refuse_edits(record, tree, root, "take the edits back, or unpack the source anew")
         examination = examine(series, tree, fuzz=record.fuzz if record else 0, record=record)
+        _refuse_edits(record, series, examination, root)
         if any(change.is_conflict for state in examination.states for change in state.changes):
             raise _conflict(series, root, examination.states, "taken off")
         writes = _writes(tree, examination.without, _paths(examination))
+        gone = [path for path, file in writes.items() if file is None]
+        folders = _parents(gone)
         if record is not None:
-            writes = _as_recorded(writes, record, root)
-            writes[RECORD] = None
+            folders = [*record.directories, *_parents(path for path in gone if path not in record.before)]
+            writes = {**_with_modes(writes, record), RECORD: None}
         if writes:
-            gone = [path for path, file in writes.items() if file is None]
-            folders = record.directories if record else _parents(gone)
             commit(root, writes, folders)
     return Outcome(root, examination.states, tuple(path for path in writes if path != RECORD), recovered)
 
@@ -147,12 +148,12 @@ def read_record(root: Path) -> Record | None:
     return parse_record(place.read_bytes(), str(place))
 
 
-def edited_since(record: Record, tree: Source) -> tuple[str, ...]:
-    """The files that are not as the series left them."""
+def edited_since(record: Record, examination: Examination) -> tuple[str, ...]:
+    """The files whose difference to what they were before is more than the patches."""
     found = []
-    for path, after in record.after.items():
-        now = tree.read(path)
-        if (None if now is None else Seen.of(now).sha256) != (None if after is None else after.sha256):
+    for path, before in record.before.items():
+        now = examination.without.read(path)
+        if (now and Seen.of(now).sha256) != (before and before.sha256):
             found.append(path)
     return tuple(found)
 
@@ -205,22 +206,12 @@ def _seen(file: SourceFile | None) -> Seen | None:
     return None if file is None else Seen.of(file)
 
 
-def _as_recorded(writes: dict[str, SourceFile | None], record: Record, root: Path) -> dict[str, SourceFile | None]:
-    """The writes with the modes that the files had. Raises OnecatError when one is not what it was."""
+def _with_modes(writes: dict[str, SourceFile | None], record: Record) -> dict[str, SourceFile | None]:
+    """The writes with the modes that the files had before."""
     restored: dict[str, SourceFile | None] = {}
     for path, file in writes.items():
         before = record.before.get(path)
-        if file is not None and before is not None:
-            if Seen.of(file).sha256 != before.sha256:
-                raise OnecatError(
-                    f"taking the patches off {path} does not give the file that was there before",
-                    expected=f"sha256 {before.sha256}",
-                    where=str(root / path),
-                    next_steps=["unpack the source anew, into another folder"],
-                    code=ExitCode.NO,
-                )
-            file = replace(file, mode=before.mode)
-        restored[path] = file
+        restored[path] = replace(file, mode=before.mode) if file is not None and before is not None else file
     return restored
 
 
@@ -250,17 +241,24 @@ def _check_record(record: Record | None, series: Series, root: Path) -> None:
         )
 
 
-def _refuse_edits(record: Record | None, tree: Source, root: Path, advice: str) -> None:
-    edited = edited_since(record, tree) if record else ()
-    if edited:
-        raise OnecatError(
-            f"files of {root} were edited since the patches were applied",
-            expected="the files as the patches left them",
-            where=str(root),
-            details=list(edited),
-            next_steps=[advice],
-            code=ExitCode.NO,
-        )
+def _refuse_edits(record: Record | None, series: Series, examination: Examination, root: Path) -> None:
+    """Refuse a tree in which more than the patches was changed since they were applied."""
+    edited = edited_since(record, examination) if record else ()
+    if not edited:
+        return
+    other = record is not None and record.digest != series.digest
+    found = "the patches were applied to {} by another state of the series" if other else "files of {} were edited"
+    raise OnecatError(
+        found.format(root) + ("" if other else " since the patches were applied"),
+        expected="the files as the patches left them",
+        where=str(root),
+        details=list(edited),
+        next_steps=[
+            *([] if other else [f"onecat patch refresh --from {root}, to keep the edits in the series"]),
+            "take the edits back, or unpack the source anew into another folder",
+        ],
+        code=ExitCode.NO,
+    )
 
 
 def _conflict(series: Series, root: Path | None, states: Iterable[PatchState], what: str) -> OnecatError:
