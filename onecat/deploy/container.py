@@ -33,7 +33,9 @@ class ContainerSpec:
 
     host, port: address on the host that is published to the server's port SERVER_PORT; user: `uid:gid`;
     secret_file: file on the host mounted at SECRET_MOUNT; max_crashes: crashes after which Docker gives up.
-    selinux: whether the daemon confines containers by SELinux labels.
+    selinux: whether the daemon confines containers by SELinux labels. devices: nodes of the host that the server may use
+    beyond NVIDIA's; groups: ids of the groups that own them. mounts: (path on the host, path in the container),
+    read-only.
     """
 
     name: str
@@ -51,6 +53,9 @@ class ContainerSpec:
     secret_file: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
     selinux: bool = False
+    devices: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
+    mounts: tuple[tuple[str, str], ...] = ()
 
 
 def environment(spec: ContainerSpec) -> dict[str, str]:
@@ -79,6 +84,7 @@ def create_arguments(spec: ContainerSpec) -> dict[str, Any]:
     mounts = [Mount(spec.model_mount, spec.model_directory, type="bind", read_only=True)]
     if spec.secret_file is not None:
         mounts.append(Mount(SECRET_MOUNT, spec.secret_file, type="bind", read_only=True))
+    mounts += [Mount(target, source, type="bind", read_only=True) for source, target in spec.mounts]
     arguments: dict[str, Any] = {
         "image": spec.image,
         "command": list(spec.command),
@@ -100,6 +106,9 @@ def create_arguments(spec: ContainerSpec) -> dict[str, Any]:
     }
     if spec.gpus:
         arguments["device_requests"] = [DeviceRequest(count=spec.gpus, capabilities=[["gpu"]])]
+    if spec.devices:
+        arguments["devices"] = [f"{each}:{each}:rw" for each in spec.devices]
+        arguments["group_add"] = [str(each) for each in spec.groups]
     return arguments
 
 
@@ -128,6 +137,12 @@ def run_argv(spec: ContainerSpec, docker: str) -> list[str]:
         argv += ["--mount", _mount_option(spec.secret_file, SECRET_MOUNT)]
     if spec.gpus:
         argv += ["--gpus", str(spec.gpus)]
+    for source, target in spec.mounts:
+        argv += ["--mount", _mount_option(source, target)]
+    for each in spec.devices:
+        argv += ["--device", f"{each}:{each}:rw"]
+    for group in spec.groups if spec.devices else ():
+        argv += ["--group-add", str(group)]
     for name, value in environment(spec).items():
         argv += ["--env", f"{name}={value}"]
     for name, value in spec.labels.items():
@@ -227,7 +242,9 @@ class ContainerServer:
         document = read_json(self._directory / SPEC_FILE)
         if document is None:
             raise OnecatError(f"{self._directory / SPEC_FILE} is missing", code=ExitCode.NEEDS_PERSON)
-        return ContainerSpec(**{**document, "command": tuple(document["command"])})
+        lists = {name: tuple(document.get(name, ())) for name in ("command", "devices", "groups")}
+        mounts = tuple((source, target) for source, target in document.get("mounts", ()))
+        return ContainerSpec(**{**document, **lists, "mounts": mounts})
 
     def _client(self) -> Any:
         if self._connection is None:

@@ -7,13 +7,14 @@ import os
 import shlex
 import shutil
 import socket
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
 from onecat.config.schema import Deployment
 from onecat.deploy.server import Secret
 from onecat.errors import ExitCode, OnecatError
-from onecat.planner.records import Plan
+from onecat.planner.records import ContainerPlan, Plan
 
 # Logs of one release (onecat.deploy.native: 4 pieces of 16 MiB) and some room for state.
 LEAST_FREE_BYTES = 96 * 1024 * 1024
@@ -45,6 +46,40 @@ def check_model(directory: Path) -> None:
             next_steps=list(dict.fromkeys(problem.fix for problem in problems)),
             code=ExitCode.USAGE,
         )
+
+
+def check_accelerator_files(profile: str, container: ContainerPlan) -> None:
+    """Raises OnecatError when device nodes or files that the container gets are missing, or root's alone."""
+    paths = [*container.devices, *(each.source for each in container.mounts)]
+    missing = [path for path in paths if not os.path.exists(path)]
+    if missing:
+        raise OnecatError(
+            f"the accelerator's driver is not all here: {missing[0]} does not exist",
+            details=[f"also missing: {path}" for path in missing[1:]],
+            expected="the device nodes and files that `onecat profile show` lists for the container",
+            next_steps=[f"onecat doctor --profile {profile}"],
+            code=ExitCode.ROLLED_BACK,
+        )
+    closed = [path for path in container.devices if not _is_open(os.stat(path))]
+    if closed:
+        raise OnecatError(
+            f"only root may use {closed[0]}, and the server does not run as root",
+            details=[f"also: {path}" for path in closed[1:]],
+            expected="a group other than root that may read and write the device nodes",
+            next_steps=[f"ls -l {closed[0]}", "install the driver for a group, or for all users"],
+            code=ExitCode.ROLLED_BACK,
+        )
+
+
+def groups_of(devices: Sequence[str]) -> tuple[int, ...]:
+    """The groups that may use these device nodes, never root's."""
+    return tuple(sorted({os.stat(path).st_gid for path in devices} - {0}))
+
+
+def _is_open(node: os.stat_result) -> bool:
+    """Whether others than root may read and write a device node."""
+    group, others = stat.S_IRGRP | stat.S_IWGRP, stat.S_IROTH | stat.S_IWOTH
+    return node.st_mode & others == others or (node.st_gid != 0 and node.st_mode & group == group)
 
 
 def check_runtime(profile: str, launcher: object | None, argv: Sequence[str]) -> None:

@@ -176,6 +176,7 @@ def _preflight(rollout: _Rollout, home: Home, launcher: Launcher | None) -> None
     preflight.check_plan(plan)
     if plan.container is not None:
         preflight.check_docker_host(engine_address(rollout.docker_host))
+        preflight.check_accelerator_files(rollout.profile.name, plan.container)
     model = Path(plan.model_directory)
     preflight.check_model(model)
     preflight.read_secret(rollout.secret)
@@ -387,6 +388,9 @@ def _container_spec(rollout: _Rollout, release: Release, name: str) -> Container
         port=plan.port,
         shm_bytes=plan.container.shm_bytes,
         gpus=plan.container.gpus,
+        devices=plan.container.devices,
+        groups=preflight.groups_of(plan.container.devices),
+        mounts=tuple((each.source, each.target) for each in plan.container.mounts),
         user=f"{user[0]}:{user[1]}",
         max_crashes=rollout.deployment.restart.max_crashes,
         secret_file=None if secret_file is None else str(secret_file),

@@ -131,7 +131,9 @@ def _none(host: _Host, profiles: Sequence[Profile], candidates: Sequence[Candida
         same, key=lambda each: abs(usual[each.profile].hardware.count - len(host.cards)), default=None
     ) or _nearest_class(host, [each for each in candidates if each.profile in usual], usual)
     seen = _seen(host)
-    reasons = [f"no profile fits {seen}"]
+    reasons = [f"this host has {seen}"]
+    if nearest is None and host.kind != "none":
+        reasons.append("no profile is for such cards, or for ones whose programs would run on them")
     on_processor = [_judge_processor(each, host.facts) for each in profiles if each.hardware.accelerator == "none"]
     way_out = [each for each in on_processor if not each.against] if host.kind != "none" else []
     return Detection(

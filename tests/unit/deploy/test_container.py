@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from onecat.deploy.container import (
+    ContainerServer,
     ContainerSpec,
     activity_of,
     container_user,
@@ -72,6 +73,30 @@ def test_gpus_are_asked_for_only_when_planned() -> None:
     (request,) = create_arguments(replace(SPEC, gpus=2))["device_requests"]
     assert (request["Count"], request["Capabilities"]) == (2, [["gpu"]])
     assert "device_requests" not in create_arguments(SPEC)
+
+
+def test_devices_and_files_of_the_hosts_driver_are_handed_over_one_by_one() -> None:
+    spec = replace(
+        SPEC,
+        devices=("/dev/davinci0", "/dev/davinci_manager"),
+        groups=(1000,),
+        mounts=(("/usr/local/dcmi", "/usr/local/dcmi"),),
+    )
+    arguments = create_arguments(spec)
+    assert arguments["devices"] == ["/dev/davinci0:/dev/davinci0:rw", "/dev/davinci_manager:/dev/davinci_manager:rw"]
+    assert arguments["group_add"] == ["1000"]
+    mount = {"Target": "/usr/local/dcmi", "Source": "/usr/local/dcmi", "Type": "bind", "ReadOnly": True}
+    assert arguments["mounts"][-1] == mount
+    assert not {"privileged", "device_requests"} & arguments.keys()
+    words = run_argv(spec, "docker")
+    assert [words[n + 1] for n, word in enumerate(words) if word == "--device"] == arguments["devices"]
+    assert words[words.index("--group-add") + 1] == "1000"
+    assert "type=bind,source=/usr/local/dcmi,target=/usr/local/dcmi,readonly" in words
+
+
+def test_a_written_container_is_read_back_as_it_was(tmp_path: Path) -> None:
+    spec = replace(SPEC, devices=("/dev/davinci0",), groups=(1000,), mounts=(("/usr/local/dcmi", "/usr/local/dcmi"),))
+    assert ContainerServer.prepare(tmp_path, spec, None)._spec() == spec
 
 
 def test_without_a_key_nothing_is_mounted_for_it() -> None:

@@ -11,6 +11,7 @@ from onecat.config.schema import Deployment
 from onecat.deploy import preflight
 from onecat.deploy.server import Secret
 from onecat.errors import ExitCode, OnecatError
+from onecat.planner.records import ContainerPlan, HostMount
 
 
 def test_a_port_in_use_is_named_with_its_setting() -> None:
@@ -24,6 +25,27 @@ def test_a_port_in_use_is_named_with_its_setting() -> None:
     assert raised.value.where == f"127.0.0.1:{port} (proxy.listen)"
     assert raised.value.code == ExitCode.ROLLED_BACK
     preflight.check_port("127.0.0.1", port, "port")
+
+
+def accelerator(*devices: str, mounts: tuple[str, ...] = ()) -> ContainerPlan:
+    return ContainerPlan("image", "/models/m", 2**30, 0, devices, tuple(HostMount(path, path) for path in mounts))
+
+
+def test_missing_files_of_the_driver_are_told_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(OnecatError) as raised:
+        preflight.check_accelerator_files("ascend910b", accelerator("/dev/null", "/dev/davinci0", mounts=("/no/dcmi",)))
+    assert raised.value.found == "the accelerator's driver is not all here: /dev/davinci0 does not exist"
+    assert raised.value.details == ("also missing: /no/dcmi",)
+    assert raised.value.next_steps == ("onecat doctor --profile ascend910b",)
+
+
+def test_device_nodes_of_root_alone_are_told_and_those_of_all_users_are_fine(tmp_path: Path) -> None:
+    preflight.check_accelerator_files("ascend910b", accelerator("/dev/null", mounts=(str(tmp_path),)))
+    assert preflight.groups_of(("/dev/null",)) == ()
+    node = tmp_path / "davinci0"
+    node.touch(0o600)
+    with pytest.raises(OnecatError, match="only root may use"):
+        preflight.check_accelerator_files("ascend910b", accelerator(str(node)))
 
 
 def test_an_address_this_machine_does_not_have() -> None:
