@@ -59,6 +59,14 @@ def home() -> Home:
     return Home(data, data / "cache" if root else Path(platformdirs.user_cache_dir("onecat")))
 
 
+def build_settings_file() -> Path:
+    """Where this user's settings for image builds are (the file may not exist): build.yaml in ONECAT_HOME, else in the
+    configuration directory of the user ($XDG_CONFIG_HOME/onecat)."""
+    import platformdirs
+
+    return (_from_environment("ONECAT_HOME") or Path(platformdirs.user_config_dir("onecat"))) / "build.yaml"
+
+
 def _from_environment(variable: str) -> Path | None:
     value = os.environ.get(variable)
     if not value:

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onecat.cli import build_options as options
 from onecat.cli import console
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from onecat.config.schema import Profile
+    from onecat.images import EngineAccess
 
 
 def register(app: typer.Typer) -> None:
@@ -27,6 +31,10 @@ def build(
     runtime: Annotated[
         str | None, typer.Option("--runtime", help="native or container; the profile's default if not given.")
     ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show what would be done, how big, from where; do nothing.")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Render and lint the Dockerfile; build nothing.")] = False,
     render_only: Annotated[
         bool, typer.Option("--render-only", help="Write Dockerfile and build context; build nothing.")
     ] = False,
@@ -36,24 +44,74 @@ def build(
     docker_host: Annotated[
         str | None, typer.Option("--docker-host", help="Docker engine's address [DOCKER_HOST, else the local socket].")
     ] = None,
+    on: Annotated[
+        str | None, typer.Option("--on", metavar="HOST", help="Build with the Docker engine of a host, over SSH.")
+    ] = None,
+    builder: options.BuilderOption = None,
+    max_jobs: options.JobsOption = None,
+    wheel: options.WheelOption = None,
+    wheel_only: options.WheelOnlyOption = None,
+    build_arguments: options.ArgumentsOption = None,
+    index_url: options.IndexOption = None,
+    extra_index_urls: options.ExtraIndexOption = None,
+    torch_index_url: options.TorchIndexOption = None,
+    find_links: options.FindLinksOption = None,
+    apt_mirror: options.AptMirrorOption = None,
+    proxy: options.ProxyOption = None,
+    no_proxy: options.NoProxyOption = None,
+    ca_certificate: options.CertificateOption = None,
+    pip_config: options.PipConfigOption = None,
+    offline: options.OfflineOption = False,
+    source: options.SourceOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.build/1).")] = False,
 ) -> None:
     from onecat.config import load_profile
+    from onecat.errors import ExitCode, OnecatError
 
+    if plan + check + render_only > 1:
+        raise OnecatError("--plan, --check and --render-only exclude each other", expected="one of them")
+    if on is not None and docker_host is not None:
+        raise OnecatError("--on and --docker-host name two engines", expected="one of them")
     name, chosen = _from_config(config, profile, runtime)
     loaded = load_profile(name)
+    choices = options.Choices(
+        index_url=index_url,
+        extra_index_urls=tuple(extra_index_urls) if extra_index_urls else None,
+        torch_index_url=torch_index_url,
+        find_links=find_links,
+        apt_mirror=apt_mirror,
+        proxy=proxy,
+        no_proxy=no_proxy,
+        ca_certificate=ca_certificate,
+        pip_config=pip_config,
+        offline=offline,
+        source=source,
+        max_jobs=max_jobs,
+        wheel=wheel,
+        wheel_only=wheel_only,
+        builder=builder,
+        arguments=options.named_values(build_arguments or []),
+    )
+    if chosen is None and (on or docker_host or choices != options.NOTHING_CHOSEN):
+        chosen = "container"  # what these are about
     document: dict[str, Any] = {
         "schema": "onecat.build/1",
         "profile": loaded.name,
         "engine": loaded.engine.name,
         "engine_version": loaded.engine.version,
     }
-    if render_only:
-        document |= _render(loaded, output or Path("onecat-build") / loaded.name)
+    if check:
+        document |= _check(loaded, choices)
+    elif render_only:
+        document |= _render(loaded, output or Path("onecat-build") / loaded.name, choices)
+    elif plan:
+        document |= _plan(loaded, chosen, docker_host, on, choices, as_json)
     else:
-        document |= build_for(loaded, chosen, docker_host)
+        document |= build_for(loaded, chosen, docker_host, on, choices)
     if as_json:
         console.print_json(document)
+    if document.get("passed") is False:
+        raise typer.Exit(ExitCode.NO)
 
 
 def _from_config(config: Path | None, profile: str | None, runtime: str | None) -> tuple[str, str | None]:
@@ -78,11 +136,13 @@ def build_for(
     profile: Profile,
     runtime: str | None = None,
     docker_host: str | None = None,
+    on: str | None = None,
+    choices: options.Choices = options.NOTHING_CHOSEN,
 ) -> dict[str, Any]:
     """Build what a profile's engine runs in and report each step; what was built, as part of onecat.build/1."""
     if _runtime(profile, runtime) == "native":
         return _native(profile)
-    return _container(profile, docker_host)
+    return _container(profile, docker_host, on, choices)
 
 
 def _runtime(profile: Profile, chosen: str | None) -> str:
@@ -97,11 +157,70 @@ def _runtime(profile: Profile, chosen: str | None) -> str:
     return runtime
 
 
-def _render(profile: Profile, directory: Path) -> dict[str, Any]:
+def _check(profile: Profile, choices: options.Choices) -> dict[str, Any]:
+    """Render and lint."""
+    from dataclasses import asdict
+
+    from onecat.images import lint, render_context, wheel_store
+    from onecat.paths import home
+
+    chosen, _ = options.build_options(choices)
+    context = render_context(profile, wheel_store(home()).recorded_hashes(), chosen)
+    remarks = lint(context)
+    for remark in remarks:
+        console.progress(f"Dockerfile:{remark.line}: {remark.level} {remark.rule}: {remark.message}")
+    if context.refusal is not None:
+        console.progress(f"note: {context.refusal.found}")
+    told = f"{len(remarks)} remarks" if remarks else "no remarks"
+    console.progress(f"check: {len(context.files)} files rendered, sha256 {context.digest}; hadolint: {told}")
+    return {
+        "result": "check",
+        "passed": not remarks,
+        "context": f"sha256:{context.digest}",
+        "buildable": context.refusal is None,
+        "remarks": [asdict(remark) for remark in remarks],
+    }
+
+
+def _plan(
+    profile: Profile,
+    runtime: str | None,
+    docker_host: str | None,
+    on: str | None,
+    choices: options.Choices,
+    as_json: bool,
+) -> dict[str, Any]:
+    """Say what a build would do."""
+    from onecat.images import native_plan, plan_document, plan_lines, prepare_build
+    from onecat.paths import home
+
+    if _runtime(profile, runtime) == "native":
+        found = native_plan(profile, home())
+        if not as_json:
+            print("\n".join(found.lines()))
+        return {"result": "plan", "runtime": "native", "plan": found.document()}
+    chosen, builder = options.build_options(choices)
+    with _engine(docker_host, on) as engine:
+        plan = prepare_build(profile, home(), engine, chosen, builder, choices.arguments).plan
+    if not as_json:
+        print("\n".join(plan_lines(plan)))
+    return {"result": "plan", "runtime": "container", "passed": not plan.problems, "plan": plan_document(plan)}
+
+
+def _engine(docker_host: str | None, on: str | None) -> AbstractContextManager[EngineAccess]:
+    from contextlib import nullcontext
+
+    from onecat.images import EngineAccess, engine_on
+
+    return nullcontext(EngineAccess(docker_host)) if on is None else engine_on(on)
+
+
+def _render(profile: Profile, directory: Path, choices: options.Choices) -> dict[str, Any]:
     from onecat.images import render_context, wheel_store, write_context
     from onecat.paths import home
 
-    context = render_context(profile, wheel_store(home()).recorded_hashes())
+    chosen, _ = options.build_options(choices)
+    context = render_context(profile, wheel_store(home()).recorded_hashes(), chosen)
     written = write_context(context, directory)
     for name in written:
         console.progress(f"wrote {directory / name}")
@@ -145,16 +264,32 @@ def _native(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _container(profile: Profile, docker_host: str | None) -> dict[str, Any]:
-    from onecat.images import ensure_image
+def _container(profile: Profile, docker_host: str | None, on: str | None, choices: options.Choices) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from onecat.images import build_wheel, ensure_image, plan_document
     from onecat.paths import home
 
-    image = ensure_image(profile, home(), docker_host, console.progress)
-    return {
-        "result": "container",
+    console.end_like_ctrl_c()
+    chosen, builder = options.build_options(choices)
+    with _engine(docker_host, on) as engine:
+        if chosen.wheel_only is not None:
+            wheel, plan = build_wheel(profile, home(), engine, console.progress, chosen, builder, choices.arguments)
+            image = wheel.build
+            document: dict[str, Any] = {
+                "result": "wheel",
+                "wheel": str(wheel.path.absolute()),
+                "sha256": wheel.sha256,
+                "size_bytes": wheel.size,
+            }
+        else:
+            image, plan = ensure_image(profile, home(), engine, console.progress, chosen, builder, choices.arguments)
+            document = {"result": "container", "tag": image.tag, "image": image.image_id, "size_bytes": image.size}
+    return document | {
         "built": image.built,
-        "tag": image.tag,
-        "image": image.image_id,
-        "size_bytes": image.size,
         "context": f"sha256:{image.context}",
+        "builder": image.builder,
+        "log": None if image.log is None else str(image.log),
+        "steps": [asdict(step) for step in image.steps],
+        "plan": plan_document(plan),
     }

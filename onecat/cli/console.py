@@ -79,6 +79,15 @@ def existing_directory(path: str) -> str:
     return path
 
 
+def end_like_ctrl_c() -> None:
+    """From now on, being told to end, or losing the terminal, counts as Ctrl-C: what was begun is undone."""
+    import signal
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup(1) leaves it
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
+
+
 def progress(text: str) -> None:
     """One line about what is going on, on standard error; silent under `--quiet`."""
     logging.getLogger(PROGRESS).info("%s", text)

@@ -99,14 +99,10 @@ def prepare(
 def bring_up(prepared: Prepared) -> Release:
     """Start what was prepared and wait until it answers well. Being told to end, or losing the terminal,
     counts as Ctrl-C: it is undone."""
-    import signal
-
     from onecat import deploy
     from onecat.paths import home
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup(1) leaves it
-        signal.signal(signal.SIGHUP, signal.default_int_handler)
+    console.end_like_ctrl_c()
     return deploy.up(prepared.deployment, prepared.profile, prepared.plan, prepared.launcher, home(), console.progress)
 
 

@@ -6,6 +6,7 @@ Standard library only: SSH is loaded when the first host needs it.
 """
 
 from onecat.hosts.asking import Desk
+from onecat.hosts.bridge import socket_bridge
 from onecat.hosts.fan_out import FanOut, Outcome, Task
 from onecat.hosts.local import LocalTransport
 from onecat.hosts.reach import CONNECT_SECONDS, DEFAULT_PARALLEL, Reach
@@ -30,4 +31,5 @@ __all__ = [
     "Task",
     "Transport",
     "parse_target",
+    "socket_bridge",
 ]

@@ -243,6 +243,22 @@ class SshTransport:
             raise self._lost(connection.get_exception() or EOFError(), errors)
         return Completed(tuple(argv), exit_code, output, errors, time.monotonic() - started)
 
+    def open(self, argv: Sequence[str]) -> Channel:
+        """Start a program and leave it to the caller to talk with it: the channel is its input and output.
+
+        Raises OnecatError (exit code 3) when it cannot be started.
+        """
+        import paramiko
+
+        if self._connection is None:
+            self._connection = self._access.take_turn(self._target, self._settings)
+        try:
+            channel = self._connection.open_session(timeout=self._access.timeout(self._settings))
+            channel.exec_command(shlex.join(argv))
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise _unreachable(self._target, f"{argv[0]} could not be started there: {error}") from error
+        return channel
+
     def close(self) -> None:
         """See Transport.close."""
         connection, self._connection = self._connection, None

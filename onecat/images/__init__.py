@@ -4,28 +4,44 @@ In: a profile, and the lock of its engine. Out: a rendered build context, a buil
 `serve_argv` starts the server.
 """
 
-from onecat.images.container import ensure_image
+from onecat.images.build_plan import BuildPlan, plan_document, plan_lines
+from onecat.images.container import BuiltWheel, build_wheel, ensure_image, prepare_build
 from onecat.images.context import Context, ContextFile, render_context, write_context
-from onecat.images.docker_build import BuiltImage, build_image, find_image
+from onecat.images.docker_build import BuilderChoice, BuiltImage, build_image, find_image
+from onecat.images.hadolint import Lint, lint
 from onecat.images.native import NativeRuntime, ensure_runtime, find_runtime
+from onecat.images.native_plan import native_plan
 from onecat.images.options import BuildOptions, PackageOrigins
+from onecat.images.remote_engine import EngineAccess, engine_on
 from onecat.images.stored_file import StoredFile
 from onecat.images.wheels import WheelStore, wheel_store
 
 __all__ = [
     "BuildOptions",
+    "BuildPlan",
+    "BuilderChoice",
     "BuiltImage",
+    "BuiltWheel",
     "Context",
     "ContextFile",
+    "EngineAccess",
+    "Lint",
     "NativeRuntime",
     "PackageOrigins",
     "StoredFile",
     "WheelStore",
     "build_image",
+    "build_wheel",
+    "engine_on",
     "ensure_image",
     "ensure_runtime",
     "find_image",
     "find_runtime",
+    "lint",
+    "native_plan",
+    "plan_document",
+    "plan_lines",
+    "prepare_build",
     "render_context",
     "wheel_store",
     "write_context",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import re
 import tarfile
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onecat.errors import ExitCode, OnecatError
+from onecat.files import read_json, write_json
+from onecat.images.build_host import read_build_host
+from onecat.images.build_plan import BuildPlan, check_plan, compile_cost, jobs_for, make_build_plan, plan_lines
 from onecat.images.context import DEFAULT_OPTIONS, Context, render_context
 from onecat.images.docker_build import (
     BuilderChoice,
@@ -20,18 +23,34 @@ from onecat.images.docker_build import (
     build_image,
     build_stage,
     check_buildable,
+    choose_builder,
     find_image,
 )
 from onecat.images.docker_engine import connect
+from onecat.images.dockerfile import instructions
 from onecat.images.interpreters import interpreters
 from onecat.images.options import BuildOptions
-from onecat.images.wheels import Downloader, WheelStore, fetch, wheel_store
+from onecat.images.remote_engine import EngineAccess
+from onecat.images.sources import fetch_source
+from onecat.images.wheels import Downloader, WheelStore, fetch, file_sha256, wheel_store
+from onecat.knowledge.build_costs import build_costs
 
 if TYPE_CHECKING:
     from onecat.config.schema import Profile
     from onecat.paths import Home
 
 Report = Callable[[str], None]
+
+SET_BY_OPTIONS = {
+    "APT_MIRROR": "--apt-mirror",
+    "CA_CERTIFICATE": "--ca-certificate",
+    "ONECAT_OFFLINE": "--offline",
+    "PIP_INDEX_URL": "--index-url",
+    "PIP_EXTRA_INDEX_URL": "--extra-index-url",
+    "TORCH_INDEX_URL": "--torch-index-url",
+    "MAX_JOBS": "--max-jobs",
+}
+"""Build arguments that have an option of their own."""
 
 WHEELS_IN_STAGE = "/wheels"
 """Where the stage that makes the engine's wheel leaves it."""
@@ -47,66 +66,147 @@ class BuiltWheel:
     build: BuiltImage
 
 
-def ensure_image(
+@dataclass(frozen=True)
+class Prepared:
+    """A build that has not begun. options: as asked, with the number of jobs chosen. present: an equal image."""
+
+    context: Context
+    options: BuildOptions
+    plan: BuildPlan
+    present: BuiltImage | None
+
+
+def prepare_build(
     profile: Profile,
     home: Home,
-    docker_host: str | None,
-    report: Report,
+    engine: EngineAccess,
     options: BuildOptions = DEFAULT_OPTIONS,
     choice: BuilderChoice = "auto",
-) -> BuiltImage:
-    """The image of a profile on the engine at `docker_host`, built now unless an equal one is there.
+    arguments: Mapping[str, str] | None = None,
+) -> Prepared:
+    """Render the context, look at the engine and plan; changes nothing.
 
-    Raises OnecatError as `build_image` does, and as `onecat.images.wheels.fetch` and
-    `onecat.images.sources.fetch_source` do for recipes with wheels or a pinned source.
+    Parameters:
+        arguments: values for arguments of the Dockerfile that no option sets.
+
+    Raises OnecatError: the context must not be built (exit code 1), a wrong choice (2), no engine (3).
     """
-    context = render_context(profile, wheel_store(home).recorded_hashes(), options)
+    hashes = wheel_store(home).recorded_hashes()
+    context = render_context(profile, hashes, options)
     check_buildable(context)
-    present = find_image(context, docker_host)
-    if present is not None:
-        report(f"image: {context.tag} is up to date")
-        return present
-    context = complete(context, profile, home, report, options)
-    return build_image(context, docker_host, report, log_file(home, context.tag), choice)
-
-
-def build_wheel(
-    profile: Profile,
-    home: Home,
-    docker_host: str | None,
-    report: Report,
-    options: BuildOptions,
-    choice: BuilderChoice = "auto",
-) -> BuiltWheel:
-    """Build the engine's wheel and put it into the folder `options.wheel_only`; no image is made.
-
-    Raises OnecatError as `ensure_image` does, and for a recipe that builds no wheel (exit code 2).
-    """
-    assert options.wheel_only is not None
-    context = render_context(profile, wheel_store(home).recorded_hashes(), options)
-    check_buildable(context)
-    if context.wheel_stage is None:
+    if options.wheel_only is not None and context.wheel_stage is None:
         raise OnecatError(
             f"the image of profile {profile.name} is made without building a wheel",
             expected="a profile whose engine is compiled from source",
             next_steps=["onecat profile list", f"or build the image: onecat build --profile {profile.name}"],
         )
-    stage = context.wheel_stage
-    context = complete(context, profile, home, report, options)
+    host = read_build_host(engine.docker_host, context.bases, engine.free_space)
+    costs = build_costs()
+    cost = compile_cost(profile, context, options, costs)
+    if context.wheel_stage is not None and options.wheel is None and options.max_jobs is None:
+        jobs, _ = jobs_for(cost, host)
+        context = render_context(profile, hashes, replace(options, max_jobs=jobs))
+    context = _with_arguments(context, arguments or {})
+    present = find_image(context, engine.docker_host) if options.wheel_only is None else None
+    builder = choose_builder(choice, host.address)
+    plan = make_build_plan(
+        profile,
+        context,
+        options,
+        host,
+        builder.name,
+        costs,
+        up_to_date=present is not None,
+        stored=_stored_here(context, home),
+        last_seconds=_last_seconds(home, context.tag, host.address),
+    )
+    return Prepared(context, replace(options, max_jobs=plan.max_jobs), plan, present)
+
+
+def _with_arguments(context: Context, arguments: Mapping[str, str]) -> Context:
+    """The context with more build arguments. Raises OnecatError for one that its Dockerfile does not have."""
+    dockerfile = next((file.content.decode() for file in context.files if file.name == "Dockerfile"), "")
+    declared = [each.text.split()[1].partition("=")[0] for each in instructions(dockerfile) if each.keyword == "ARG"]
+    known = [name for name in dict.fromkeys(declared) if name not in SET_BY_OPTIONS]
+    for name in arguments:
+        if name in SET_BY_OPTIONS:
+            raise OnecatError(
+                f"the build argument {name} has an option of its own", expected=f"{SET_BY_OPTIONS[name]} VALUE"
+            )
+        if name not in known:
+            expected = f"one of: {', '.join(known)}" if known else "none: all that this image takes are options"
+            raise OnecatError(f"the image of profile {context.profile} has no build argument {name}", expected=expected)
+    return replace(context, arguments={**context.arguments, **arguments})
+
+
+def _stored_here(context: Context, home: Home) -> list[Path]:
+    """Files of the context that lie in the stores of this machine."""
+    found = [home.wheels / file.name.rpartition("/")[2] for file in context.stored]
+    if context.source is not None:
+        found.append(home.sources / context.source.file)
+    return [path for path in found if path.is_file()]
+
+
+def ensure_image(
+    profile: Profile,
+    home: Home,
+    engine: EngineAccess,
+    report: Report,
+    options: BuildOptions = DEFAULT_OPTIONS,
+    choice: BuilderChoice = "auto",
+    arguments: Mapping[str, str] | None = None,
+) -> tuple[BuiltImage, BuildPlan]:
+    """The image of a profile on an engine, built now unless an equal one is there; and the plan, which was told first.
+
+    Raises OnecatError as `prepare_build` and `build_image` do, for a plan that cannot come true (exit code 4), and as
+    `onecat.images.wheels.fetch` and `onecat.images.sources.fetch_source` do.
+    """
+    prepared = prepare_build(profile, home, engine, options, choice, arguments)
+    if prepared.present is not None:
+        report(f"image: {prepared.context.tag} is up to date")
+        return prepared.present, prepared.plan
+    for line in plan_lines(prepared.plan):
+        report(line)
+    check_plan(prepared.plan)
+    started = time.monotonic()
+    context = _complete(prepared, profile, home, report)
+    built = build_image(context, engine.docker_host, report, log_file(home, context.tag), choice)
+    _record(home, prepared.plan, built, time.monotonic() - started)
+    return built, prepared.plan
+
+
+def build_wheel(
+    profile: Profile,
+    home: Home,
+    engine: EngineAccess,
+    report: Report,
+    options: BuildOptions,
+    choice: BuilderChoice = "auto",
+    arguments: Mapping[str, str] | None = None,
+) -> tuple[BuiltWheel, BuildPlan]:
+    """Build the engine's wheel and put it into the folder `options.wheel_only`; no image is made.
+
+    Raises OnecatError as `ensure_image` does.
+    """
+    assert options.wheel_only is not None
+    prepared = prepare_build(profile, home, engine, options, choice, arguments)
+    stage = prepared.context.wheel_stage
+    assert stage is not None
+    for line in plan_lines(prepared.plan):
+        report(line)
+    check_plan(prepared.plan)
+    context = _complete(prepared, profile, home, report)
     tag = f"{context.tag}-wheel"
-    built = build_stage(context, stage, tag, docker_host, report, log_file(home, tag), choice)
-    client = connect(docker_host, timeout=600)
-    try:
-        path = _take_wheel(client, tag, options.wheel_only)
-    finally:
-        client.remove_image(tag)
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while piece := stream.read(1 << 20):
-            digest.update(piece)
+    built = build_stage(context, stage, tag, engine.docker_host, report, log_file(home, tag), choice)
+    with contextlib.closing(connect(engine.docker_host, timeout=600)) as client:
+        try:
+            path = _take_wheel(client, tag, options.wheel_only)
+        finally:
+            client.remove_image(tag)
+    sha256 = file_sha256(path)
     report(f"wheel: {path}")
-    report(f"wheel: sha256 {digest.hexdigest()}")
-    return BuiltWheel(path, digest.hexdigest(), path.stat().st_size, built)
+    report(f"wheel: sha256 {sha256}")
+    return BuiltWheel(path, sha256, path.stat().st_size, built), prepared.plan
 
 
 def _take_wheel(client: Any, tag: str, folder: Path) -> Path:
@@ -169,11 +269,43 @@ def log_file(home: Home, tag: str) -> Path:
     return home.data / "builds" / f"{re.sub(r'[^A-Za-z0-9.-]+', '-', tag)}.log"
 
 
-def complete(context: Context, profile: Profile, home: Home, report: Report, options: BuildOptions) -> Context:
+def record_file(home: Home, tag: str) -> Path:
+    """What is remembered about the last build of an image."""
+    return log_file(home, tag).with_suffix(".json")
+
+
+def _record(home: Home, plan: BuildPlan, built: BuiltImage, seconds: float) -> None:
+    document = {
+        "schema": "onecat.build-record/1",
+        "tag": built.tag,
+        "context": built.context,
+        "engine": plan.host.address,
+        "builder": built.builder,
+        "max_jobs": plan.max_jobs,
+        "seconds": round(seconds, 1),
+        "steps": [asdict(step) for step in built.steps],
+    }
+    write_json(record_file(home, built.tag), document, 0o644)
+
+
+def _last_seconds(home: Home, tag: str, address: str) -> float | None:
+    """How long the image took on that engine the last time; None where nothing is remembered."""
+    try:
+        document = read_json(record_file(home, tag))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(document, dict) or document.get("engine") != address:
+        return None
+    seconds = document.get("seconds")
+    return float(seconds) if isinstance(seconds, int | float) else None
+
+
+def _complete(prepared: Prepared, profile: Profile, home: Home, report: Report) -> Context:
     """The context with all its stored files on this machine, verified: the lock's wheels, the pinned source.
 
     Raises OnecatError as `onecat.images.wheels.fetch` and `onecat.images.sources.fetch_source` do.
     """
+    context, options = prepared.context, prepared.options
     if context.lock is not None:
         report(
             f"engine: {context.lock.engine} {context.lock.version} on Python {context.python}. "
@@ -182,9 +314,7 @@ def complete(context: Context, profile: Profile, home: Home, report: Report, opt
         store = wheel_store(home)
         context = _with_fetched_wheels(context, profile, store, log_file(home, f"{context.tag}.pip"), report, options)
     if context.source is not None:
-        from onecat.images.sources import fetch_source
-
-        path = fetch_source(context.source, home, report, options.source)
+        path = fetch_source(context.source, home, report, options.source, offline=options.origins.offline)
         context = context.with_paths({context.source.file: path})
     return context
 
@@ -195,7 +325,7 @@ def _with_fetched_wheels(
     """The context again, now that all wheels are in the store and all hashes are known."""
     assert context.lock is not None
     rows = fetch(context.lock, store, Downloader(_interpreter_with_pip(), context.python, log), report)
-    complete = render_context(profile, store.recorded_hashes(), options)
+    complete = replace(render_context(profile, store.recorded_hashes(), options), arguments=context.arguments)
     return complete.with_paths({f"wheels/{row.file}": store.path(row) for row in rows})
 
 

@@ -90,9 +90,9 @@ def find_image(context: Context, docker_host: str | None) -> BuiltImage | None:
 
     Raises OnecatError (exit code 3) when the engine cannot be reached.
     """
-    client = connect(docker_host)
-    present = inspect(client, context.tag)
-    labels = {CONTEXT_LABEL: context.digest, BASE_LABEL: inspect(client, context.base).get("Id")}
+    with contextlib.closing(connect(docker_host)) as client:
+        present = inspect(client, context.tag)
+        labels = {CONTEXT_LABEL: context.digest, BASE_LABEL: inspect(client, context.base).get("Id")}
     if present and labels.items() <= (present["Config"].get("Labels") or {}).items():
         return BuiltImage(context.tag, present["Id"], present["Size"], context.digest, built=False)
     return None
