@@ -139,6 +139,7 @@ def text_of(plan: Plan) -> str:
     lines += ["", f"{'ARGUMENT':<{width}}{'VALUE':<{COLUMNS - width - 14}}  FROM"]
     for reason in plan.reasons:
         lines += _row(reason, width)
+    lines += _layouts(plan)
     lines += ["", *_command(["vllm", "serve", *plan.server_args])]
     for warning in plan.warnings:
         lines += ["", *_wrapped(f"note: {warning}", "")]
@@ -146,6 +147,20 @@ def text_of(plan: Plan) -> str:
         lines += ["", *_wrapped(f"REFUSED ({refusal.code}): {refusal.why}", "")]
         lines += [line for step in refusal.fix for line in _wrapped(f"fix: {step}", "  ")]
     return "\n".join(lines)
+
+
+def _layouts(plan: Plan) -> list[str]:
+    """The other ways that the profile knows to use the cards, with the flags that choose them."""
+    others = [each for each in plan.layouts if not each.selected]
+    if not others:
+        return []
+    chosen = next((each.name for each in plan.layouts if each.selected), "one of its own")
+    lines = ["", f"LAYOUT {chosen}; the profile also knows:"]
+    for each in others:
+        flags = ", ".join(f"{name}: {value}" for name, value in each.serve)
+        lines += _wrapped(f"{each.name}, when {each.when}", "  ")
+        lines += _wrapped(f"serve: {{{flags}}}" if flags else "no flags under serve: it is the default", "    ")
+    return lines
 
 
 def _row(reason: Reason, width: int) -> list[str]:

@@ -63,12 +63,15 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     from onecat.config import load_profile
+    from onecat.render.profiles import profile_text
 
     profile = load_profile(name)
     if as_json:
-        console.print_json({"schema": "onecat.profile/1", **profile.model_dump(mode="json")})
+        console.print_json(
+            {"schema": "onecat.profile/1", **profile.model_dump(mode="json"), "origins": _origins(profile)}
+        )
         return
-    print(text_of(profile))
+    print(profile_text(profile))
 
 
 def detect(
@@ -92,6 +95,7 @@ def detect(
     from onecat.cli.judging import all_profiles, saved_hosts
     from onecat.errors import OnecatError
     from onecat.planner import detect_profile
+    from onecat.render.profiles import detection_text
 
     if saved and (hosts or hosts_file):
         raise OnecatError("both --from and hosts were given", expected="--from FILE, or --host HOST")
@@ -119,22 +123,9 @@ def detect(
     raise typer.Exit(ExitCode.UNREACHABLE if failed else ExitCode.FINE)
 
 
-def detection_text(host: str, found: Detection) -> str:
-    """What fits one host for a person, in lines of at most 80 columns."""
-    lines = _wrapped(f"{host}: {found.profile or 'no profile fits'}")
-    lines += [line for text in (*found.reasons, *found.remarks) for line in _wrapped(f"- {text}", "  ")]
-    for other in found.alternatives:
-        lines += _wrapped(f"or {other.profile}: when {other.when}", "  ")
-    if found.nearest is not None:
-        told = "; ".join(found.against)
-        lines += _wrapped(f"nearest: {found.nearest}" + (f" ({told})" if told else ""), "  ")
-    for each in found.runners_up:
-        lines += _wrapped(f"also: {each.profile}: {'; '.join(each.against or each.reasons)}", "  ")
-    if found.profile is not None:
-        lines += [f"  next: onecat init --profile {found.profile}"]
-    else:
-        lines += ["  next: onecat profile list; onecat doctor"]
-    return "\n".join(lines)
+def _origins(profile: Profile) -> dict[str, str]:
+    """Where each value stands, by its path with dots."""
+    return {".".join(map(str, path)): where for path, where in sorted(profile.places().items(), key=str)}
 
 
 def _detected(host: str, found: Detection) -> dict[str, Any]:
@@ -160,43 +151,6 @@ def validate(
             print(f"{name} is valid")
     if as_json:
         console.print_json({"schema": "onecat.profile-validate/1", "valid": checked})
-
-
-def text_of(profile: Profile) -> str:
-    """A profile for a person, in lines of at most 80 columns."""
-    hardware, doctor = profile.hardware, profile.doctor
-    cards = f"{hardware.count} x {' or '.join(hardware.gpu_names)}" if hardware.count else "no accelerator"
-    lines = [f"{profile.name}: {profile.summary}"]
-    lines += _wrapped(f"hardware  {cards}")
-    lines += [f"engine    {profile.engine.name} {profile.engine.version}"]
-    lines += [f"image     {profile.image.tag}, from {profile.image.base}"]
-    lines += [f"runtime   {profile.launch.runtime} (can be: {', '.join(profile.launch.runtimes)})"]
-    if doctor.driver is not None:
-        last = f", up to branch {doctor.driver.last_branch}" if doctor.driver.last_branch else ""
-        lines.append(f"driver    {doctor.driver.minimum} or later{last}")
-    lines += [f"needs     {doctor.memory_gib:g} GiB of memory, {doctor.disk_gib:g} GiB of disk"]
-    lines += ["", "Launch defaults:"]
-    for argument in profile.launch.args:
-        value = str(argument.value).lower() if isinstance(argument.value, bool) else argument.value
-        lines += [f"  {argument.arg}: {value}", *_reason(argument.why, argument.source)]
-    for variable in profile.launch.env:
-        lines += [f"  {variable.name}={variable.value}", *_reason(variable.why, variable.source)]
-    if profile.notes:
-        lines += ["", "To know:"]
-        lines += [line for note in profile.notes for line in _wrapped(f"- {note}", "  ")]
-    lines += ["", "Sources:", *(f"  {source}" for source in profile.sources)]
-    return "\n".join(lines)
-
-
-def _reason(why: str, source: str | None) -> list[str]:
-    return [*_wrapped(why, "      "), *([f"      {source}"] if source else [])]
-
-
-def _wrapped(text: str, indent: str = "") -> list[str]:
-    import textwrap
-
-    following = f"{indent}  " if text.startswith("- ") else indent
-    return textwrap.wrap(text, 80, initial_indent=indent, subsequent_indent=following, break_on_hyphens=False)
 
 
 def _row(profile: Profile) -> dict[str, Any]:

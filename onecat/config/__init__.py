@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onecat.config.combinations import SET_BY_ONECAT
     from onecat.config.editor_schema import json_schema
+    from onecat.config.layers import layer_name
     from onecat.config.loading import deployment_from, list_profiles, load_deployment, load_profile
     from onecat.config.schema import Deployment, Origin, Profile
     from onecat.config.starter import deployment_name, starter_text
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "SET_BY_ONECAT": "combinations",
     "json_schema": "editor_schema",
+    "layer_name": "layers",
     "deployment_from": "loading",
     "list_profiles": "loading",
     "load_deployment": "loading",
@@ -39,6 +41,7 @@ __all__ = [
     "deployment_from",
     "deployment_name",
     "json_schema",
+    "layer_name",
     "list_profiles",
     "load_deployment",
     "load_profile",

@@ -173,6 +173,12 @@ def _shipped_source(file: Path, shown: str) -> Source:
     return read_source(file, shown)
 
 
+def layer_name(where: str) -> str:
+    """What people call the file of a place `file:line:column`: a shipped one as in `extends`, others by their path."""
+    file = where.rsplit(":", 2)[0]
+    return file.removeprefix("profiles/").removesuffix(".yaml") if file.startswith("profiles/") else file
+
+
 def _tree(source: Source) -> _Tree:
     def node(value: Any, path: KeyPath) -> _Tree:
         spot = source.spots[path]
@@ -216,7 +222,7 @@ def _over(below: _Tree, above: _Tree, path: tuple[str, ...]) -> _Tree:
 
 
 def _rows(below: tuple[_Tree, ...], above: tuple[_Tree, ...], key: str) -> tuple[_Tree, ...]:
-    """Rows of both. The first of `above` with a key takes the place of that of `below`; what is there twice stays so."""
+    """Rows of both. The first of `above` with a key takes the place of that of `below`; rows that stand twice stay."""
     waiting = list(above)
     kept = []
     for row in below:

@@ -44,6 +44,11 @@ class Document(Record):
         """The origin of the value at `path` (keys and list indices); `default` when no layer set it."""
         return self._origins.get(path, DEFAULT)
 
+    def places(self) -> dict[tuple[str | int, ...], str]:
+        """The place of every single value that a layer set, by its path."""
+        groups = {path[:length] for path in self._origins for length in range(len(path))}
+        return {path: each.where for path, each in self._origins.items() if each.where and path not in groups}
+
 
 # --- profile ---------------------------------------------------------------------------------------------------------
 

@@ -33,8 +33,8 @@ class ContainerSpec:
 
     host, port: address on the host that is published to the server's port SERVER_PORT; user: `uid:gid`;
     secret_file: file on the host mounted at SECRET_MOUNT; max_crashes: crashes after which Docker gives up.
-    selinux: whether the daemon confines containers by SELinux labels. devices: nodes of the host that the server may use
-    beyond NVIDIA's; groups: ids of the groups that own them. mounts: (path on the host, path in the container),
+    selinux: whether the daemon confines containers by SELinux labels. devices: nodes of the host that the server may
+    use beyond NVIDIA's; groups: ids of the groups that own them. mounts: (path on the host, path in the container),
     read-only.
     """
 

@@ -51,7 +51,7 @@ def check_model(directory: Path) -> None:
 def check_accelerator_files(profile: str, container: ContainerPlan) -> None:
     """Raises OnecatError when device nodes or files that the container gets are missing, or root's alone."""
     paths = [*container.devices, *(each.source for each in container.mounts)]
-    missing = [path for path in paths if not os.path.exists(path)]
+    missing = [path for path in paths if not Path(path).exists()]
     if missing:
         raise OnecatError(
             f"the accelerator's driver is not all here: {missing[0]} does not exist",
@@ -60,7 +60,7 @@ def check_accelerator_files(profile: str, container: ContainerPlan) -> None:
             next_steps=[f"onecat doctor --profile {profile}"],
             code=ExitCode.ROLLED_BACK,
         )
-    closed = [path for path in container.devices if not _is_open(os.stat(path))]
+    closed = [path for path in container.devices if not _is_open(Path(path).stat())]
     if closed:
         raise OnecatError(
             f"only root may use {closed[0]}, and the server does not run as root",
@@ -73,7 +73,7 @@ def check_accelerator_files(profile: str, container: ContainerPlan) -> None:
 
 def groups_of(devices: Sequence[str]) -> tuple[int, ...]:
     """The groups that may use these device nodes, never root's."""
-    return tuple(sorted({os.stat(path).st_gid for path in devices} - {0}))
+    return tuple(sorted({Path(path).stat().st_gid for path in devices} - {0}))
 
 
 def _is_open(node: os.stat_result) -> bool:

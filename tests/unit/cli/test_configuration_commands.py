@@ -48,7 +48,7 @@ def test_init_never_replaces_a_file_unasked_and_keeps_the_old_one_when_asked(tmp
 
 
 def test_init_with_an_unknown_profile_writes_nothing(tmp_path: Path) -> None:
-    done = run(tmp_path, "init", "--profile", "v100", "new")
+    done = run(tmp_path, "init", "--profile", "v100x2", "new")
     assert done.returncode == 2
     assert "did you mean `v100x2-pcie`?" in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -145,28 +145,84 @@ def test_mistakes_are_one_message_and_exit_2(tmp_path: Path, arguments: tuple[st
     assert "Traceback" not in done.stderr
 
 
-def test_profiles_are_listed_shown_and_validated(tmp_path: Path) -> None:
+def test_profiles_are_listed_and_validated_without_their_parts(tmp_path: Path) -> None:
     listed = json.loads(run(tmp_path, "profile", "list", "--json").stdout)
-    assert [each["name"] for each in listed["profiles"]] == ["a100x2-80g", "cpu", "h200", "v100x2-pcie"]
-    shown = run(tmp_path, "profile", "show", "v100x2-pcie").stdout
-    assert "525.60.13 or later, up to branch 580" in shown
-    assert "the image build is refused until" in " ".join(shown.split())
-    assert json.loads(run(tmp_path, "profile", "show", "cpu", "--json").stdout)["engine"]["version"] == "0.27.1"
-    assert run(tmp_path, "profile", "validate").stdout.splitlines()[1] == "cpu is valid"
+    names = [each["name"] for each in listed["profiles"]]
+    assert {"a100x8-pairs", "ascend910b", "cpu", "v100x2-pcie"} < set(names)
+    assert not any("/" in name or name in ("volta", "chat", "vllm-stock-0.27.1") for name in names)
+    assert run(tmp_path, "profile", "validate").stdout.splitlines() == [f"{name} is valid" for name in names]
 
 
-def test_validate_finds_flags_that_the_engine_lacks_at_their_place(tmp_path: Path) -> None:
-    from onecat.resources import resource_directory
+def test_a_profile_is_shown_with_the_layer_of_each_value_in_80_columns(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\nextends: [v100x2-pcie]\nlaunch:\n  args:\n    - {arg: dtype, value: float32, why: a trial}\n"
+        "drop:\n  - {layout: replicas, why: one copy is enough}\n"
+    )
+    lines = run(tmp_path, "profile", "show", "mine.yaml").stdout.splitlines()
+    rows = [line.split() for line in lines]
+    assert "525.60.13 or later, up to branch 580" in "\n".join(lines)
+    assert ["max-model-len:", "auto", "[workloads/chat]"] in rows
+    assert ["dtype:", "float32"] in rows
+    assert lines[lines.index("  layout replicas") + 1] == "      one copy is enough"
+    assert max(len(line) for line in lines if "://" not in line) <= 80
+    shown = json.loads(run(tmp_path, "profile", "show", "mine.yaml", "--json").stdout)
+    assert (shown["schema"], shown["engine"]["version"]) == ("onecat.profile/1", "0.27.1")
+    assert shown["origins"]["launch.args.0.value"] == "mine.yaml:5:27"
+    assert shown["origins"]["engine.version"].startswith("profiles/engines/vllm-patched-0.27.1-sm70.yaml:")
 
-    text = (resource_directory("profiles") / "cpu.yaml").read_text()
-    (tmp_path / "mine.yaml").write_text(text.replace("- arg: enforce-eager", "- arg: enforce-eagre"))
+
+def test_validate_finds_flags_that_the_engine_lacks_in_the_layer_where_they_stand(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("launch:\n  args:\n    - {arg: enforce-eagre, value: true, why: a trial}\n")
+    (tmp_path / "mine.yaml").write_text("name: mine\nextends: [cpu, base.yaml]\n")
     done = run(tmp_path, "profile", "validate", "mine.yaml")
-    line = next(number for number, each in enumerate(text.splitlines(), 1) if "enforce-eager" in each)
     assert done.returncode == 2
-    assert f"where:    mine.yaml:{line}:12" in done.stderr
+    assert "where:    base.yaml:3:13" in done.stderr
     assert "did you mean `enforce-eager`?" in done.stderr
 
 
+def test_detect_tells_the_profile_of_saved_facts_and_exits_with_1_where_none_fits(tmp_path: Path) -> None:
+    def saved(name: str, *cards: str) -> str:
+        gpus = [{"index": index, "name": card} for index, card in enumerate(cards)]
+        document = {"schema": "onecat.facts/1", "host": name, "nvidia": {"library_found": True, "gpus": gpus}}
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+        return f"{name}.json"
+
+    two, one = saved("two", *["Tesla V100-PCIE-32GB"] * 2), saved("one", "Tesla V100-PCIE-32GB")
+    done = run(tmp_path, "profile", "detect", "--from", two)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "two: v100x2-pcie")
+    assert "onecat init --profile v100x2-pcie" in done.stdout
+    assert "or v100x2-pcie-longctx: when" in done.stdout
+    both = run(tmp_path, "profile", "detect", "--from", two, "--from", one, "--json")
+    hosts = {each["name"]: each for each in json.loads(both.stdout)["hosts"]}
+    assert both.returncode == 1
+    assert (hosts["two"]["profile"], hosts["one"]["profile"]) == ("v100x2-pcie", None)
+    assert hosts["one"]["nearest"] == "v100x2-pcie"
+    text = run(tmp_path, "profile", "detect", "--from", one).stdout
+    assert "no profile fits" in text and "2 such cards and 1 is here" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_plan_tells_the_other_layouts_and_the_flags_that_choose_them(tmp_path: Path, model: Path) -> None:
+    arguments = ("plan", "--model", str(model), "--profile", "v100x2-pcie")
+    shown = run(tmp_path, *arguments).stdout
+    assert "LAYOUT tensor-parallel; the profile also knows:" in shown
+    assert "serve: {tensor-parallel-size: 1, data-parallel-size: 2}" in shown
+    chosen = ("--set", "tensor-parallel-size=1", "--set", "data-parallel-size=2")
+    document = json.loads(run(tmp_path, *arguments, *chosen, "--json").stdout)
+    assert document["layout"] == {"tensor_parallel": 1, "pipeline_parallel": 1, "replicas": 2}
+    assert [each["name"] for each in document["layouts"] if each["selected"]] == ["replicas"]
+    assert document["container"]["gpus"] == 2
+
+
+def test_plan_warns_of_stopped_statistics_and_of_flags_it_could_not_check(tmp_path: Path, model: Path) -> None:
+    arguments = ("plan", "--model", str(model))
+    shown = " ".join(run(tmp_path, *arguments, "--profile", "cpu", "--set", "disable-log-stats=true").stdout.split())
+    assert "disable-log-stats (command line) stops the engine's statistics" in shown
+    unchecked = " ".join(run(tmp_path, *arguments, "--profile", "ascend910b", "--set", "any-flag=1").stdout.split())
+    assert "The flags of vllm-ascend 0.23.0 are not known to this onecat and were not checked" in unchecked
+    assert "--any-flag 1" in unchecked
+
+
 def test_schemas_are_printed_for_editors(tmp_path: Path) -> None:
-    for kind in ("deployment", "profile"):
+    for kind in ("deployment", "profile", "profile-part"):
         assert json.loads(run(tmp_path, "schema", kind).stdout)["$id"] == f"urn:onecat:schema:{kind}:1"
