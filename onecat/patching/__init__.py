@@ -4,7 +4,7 @@ In: a series under patches/ and an unpacked source tree, or the engine's install
 or per patch whether it is applied, applies, applies with an offset, or conflicts and where.
 """
 
-from onecat.patching.archive import read_members, unpack, wrong_hash
+from onecat.patching.archive import read_members, unpack, unpack_as, wrong_hash
 from onecat.patching.series import (
     AppliesTo,
     Guard,
@@ -15,7 +15,18 @@ from onecat.patching.series import (
     load_series,
 )
 from onecat.patching.states import PatchState, State
-from onecat.patching.tree import Outcome, apply, patched_files, reverse, touched_paths, verify
+from onecat.patching.tree import (
+    Outcome,
+    TreeStatus,
+    apply,
+    patched_files,
+    read_record,
+    reverse,
+    source_release,
+    touched_paths,
+    tree_status,
+    verify,
+)
 
 __all__ = [
     "AppliesTo",
@@ -25,15 +36,20 @@ __all__ = [
     "PatchState",
     "Series",
     "State",
+    "TreeStatus",
     "Upstream",
     "apply",
     "list_series",
     "load_series",
     "patched_files",
     "read_members",
+    "read_record",
     "reverse",
+    "source_release",
     "touched_paths",
+    "tree_status",
     "unpack",
+    "unpack_as",
     "verify",
     "wrong_hash",
 ]

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import tarfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,21 +25,36 @@ def unpack(archive: Path, upstream: Upstream, into: Path) -> Path:
     Raises OnecatError: the hash is another (exit code 1), a member would leave the folder or is no plain file (1),
     the tree is there already (2).
     """
-    into.mkdir(parents=True, exist_ok=True)
-    partial = into / f".unpacking-{os.getpid()}"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    try:
-        top = _unpack(archive, upstream, partial)
-        target = into / top
+    with _unpacked(archive, upstream, into) as tree:
+        target = into / tree.name
         if target.exists() or target.is_symlink():
             raise OnecatError(
                 f"{target} is there already", expected="a folder without it", next_steps=["name another folder"]
             )
-        (partial / top).rename(target)
+        tree.rename(target)
+    return target
+
+
+def unpack_as(archive: Path, upstream: Upstream, root: Path) -> None:
+    """Unpack a source archive so that `root`, which is empty or not there, is the root of the source.
+
+    Raises OnecatError as `unpack` does, OSError when `root` has something in it.
+    """
+    with _unpacked(archive, upstream, root.absolute().parent) as tree:
+        tree.rename(root)
+
+
+@contextmanager
+def _unpacked(archive: Path, upstream: Upstream, beside: Path) -> Iterator[Path]:
+    """The tree of an archive in a folder that goes away, on the file system of another one."""
+    beside.mkdir(parents=True, exist_ok=True)
+    partial = beside / f".unpacking-{os.getpid()}"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        yield partial / _unpack(archive, upstream, partial)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return target
 
 
 @dataclass(frozen=True)
@@ -54,11 +69,18 @@ class MemorySource:
 
 def read_members(archive: Path, upstream: Upstream, wanted: Collection[str]) -> MemorySource:
     """The wanted files of an archive, read in one pass without unpacking it. Raises as `unpack` does."""
-    files = {}
+    return MemorySource(dict(contents(archive, upstream, lambda path: path in wanted)))
+
+
+def contents(
+    archive: Path, upstream: Upstream, wanted: Callable[[str], bool] = lambda path: True
+) -> Iterator[tuple[str, SourceFile]]:
+    """The wanted files of an archive, one after the other, each with its path. Raises as `unpack` does."""
     for path, member, tar in iterate(archive, upstream):
-        if path in wanted and member.isfile():
-            files[path] = SourceFile(_content(tar, member), _mode(member))
-    return MemorySource(files)
+        if member.isfile() and wanted(path):
+            stream = tar.extractfile(member)
+            assert stream is not None  # only None for what is no file
+            yield path, SourceFile(stream.read(), _mode(member))
 
 
 def iterate(archive: Path, upstream: Upstream) -> Iterator[tuple[str, tarfile.TarInfo, tarfile.TarFile]]:
@@ -164,12 +186,6 @@ def wrong_hash(archive: Path, upstream: Upstream, found: str) -> OnecatError:
         ],
         code=ExitCode.NO,
     )
-
-
-def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    stream = tar.extractfile(member)
-    assert stream is not None  # only None for what is no file
-    return stream.read()
 
 
 def _mode(member: tarfile.TarInfo) -> int:

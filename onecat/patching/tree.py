@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -105,6 +106,42 @@ def verify(series: Series, root: Path | Source) -> tuple[PatchState, ...]:
         )
     record = read_record(root)
     return examine(series, Directory(root), fuzz=record.fuzz if record else 0, record=record).states
+
+
+@dataclass(frozen=True)
+class TreeStatus:
+    """How a tree stands.
+
+    record: what was written down when a series was applied, if any. edited: files changed by more than the patches.
+    interrupted: whether a change of the tree was cut off; the states are not known then.
+    """
+
+    states: tuple[PatchState, ...]
+    record: Record | None
+    edited: tuple[str, ...]
+    interrupted: bool = False
+
+    @property
+    def is_applied(self) -> bool:
+        """Whether all of the series is on the tree and nothing else."""
+        return bool(self.states) and not self.edited and all(each.state is State.APPLIED for each in self.states)
+
+
+def tree_status(series: Series, root: Path) -> TreeStatus:
+    """How a series stands to a tree and what was done to it since; nothing is changed."""
+    root = _root(root)
+    record = read_record(root)
+    if is_interrupted(root):
+        return TreeStatus((), record, (), interrupted=True)
+    examination = examine(series, Directory(root), fuzz=record.fuzz if record else 0, record=record)
+    return TreeStatus(examination.states, record, edited_since(record, examination) if record else ())
+
+
+def source_release(root: Path) -> str | None:
+    """`name-version` of an unpacked source, as its PKG-INFO says; None when it has none."""
+    file = Directory(root).read("PKG-INFO")
+    fields = dict(re.findall(r"^(Name|Version): *(\S+)", file.content.decode("utf-8", "replace"), re.M)) if file else {}
+    return f"{fields['Name']}-{fields['Version']}" if {"Name", "Version"} <= fields.keys() else None
 
 
 def patched_files(
