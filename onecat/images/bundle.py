@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import json
 import os
 import re
@@ -74,8 +73,17 @@ class Manifest:
     members: tuple[Member, ...]
 
     def text(self) -> bytes:
+        """The manifest's bytes: JSON that holds its own digest, and so names the whole bundle by content."""
+        return (json.dumps({"digest": self.digest, **self._document()}, indent=1) + "\n").encode()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) over everything that the manifest says: equal bundles have equal digests."""
+        return hashlib.sha256(json.dumps(self._document(), sort_keys=True).encode()).hexdigest()
+
+    def _document(self) -> dict[str, Any]:
         rows = [{"name": each.name, "size": each.size, "sha256": each.sha256} for each in self.members]
-        return (json.dumps({"schema": SCHEMA, **self.facts, "members": rows}, indent=1) + "\n").encode()
+        return {"schema": SCHEMA, **self.facts, "members": rows}
 
     @property
     def size(self) -> int:
@@ -217,7 +225,8 @@ def _read_manifest(stream: IO[bytes], path: Path) -> Manifest:
             raise ValueError(f"its schema is {document['schema']}, this onecat reads {SCHEMA}")
         _check_facts(document)
         members = tuple(Member(str(row["name"]), int(row["size"]), str(row["sha256"])) for row in document["members"])
-        stream.seek(-(-stream.tell() // _BLOCK) * _BLOCK)
+        if stream.read(-info.size % _BLOCK).strip(b"\0"):
+            raise ValueError("there is something behind its manifest")
     except (tarfile.TarError, ValueError, KeyError, TypeError) as error:
         raise OnecatError(
             "this is no bundle of onecat",
@@ -225,13 +234,16 @@ def _read_manifest(stream: IO[bytes], path: Path) -> Manifest:
             where=str(path.absolute()),
             details=[str(error)],
         ) from error
+    facts = {key: value for key, value in document.items() if key not in ("schema", "members", "digest")}
+    manifest = Manifest(facts, members)
+    if document.get("digest") != manifest.digest:
+        raise _damaged(path, ["its manifest was changed: its digest is not the one that it names"])
     for member in members:
         if not _is_safe(member.name):
             raise _damaged(path, [f"its manifest names {member.name!r}, a path that leads out of it"])
     if len({each.name for each in members}) != len(members):
         raise _damaged(path, ["its manifest names a member twice"])
-    facts = {key: value for key, value in document.items() if key not in ("schema", "members")}
-    return Manifest(facts, members)
+    return manifest
 
 
 def _check_facts(document: Mapping[str, Any]) -> None:
@@ -286,7 +298,9 @@ def members_of(path: Path, report: Report | None = None) -> Iterator[OpenMember]
                 raise _damaged(path, [f"{member.name} has {info.size} bytes, the manifest says {member.size}"])
             start = stream.tell()
             yield OpenMember(member, _checked(stream, member, path, meter))
-            stream.seek(start + -(-member.size // _BLOCK) * _BLOCK)
+            stream.seek(start + member.size)
+            if stream.read(-member.size % _BLOCK).strip(b"\0"):
+                raise _damaged(path, [f"there is something behind {member.name} that belongs to no member"])
         rest = stream.read(2 * _BLOCK + 1)
         if len(rest) < 2 * _BLOCK:
             raise _damaged(path, ["it is cut off at its very end"], cut=True)
@@ -312,7 +326,7 @@ def _next_header(stream: IO[bytes]) -> tarfile.TarInfo | None:
             info.name = name or info.name
             return info
         padded = stream.read(-(-info.size // _BLOCK) * _BLOCK)
-        name = padded[: info.size].rstrip(b"\0").decode("utf-8", "surrogateescape")
+        name = padded.rstrip(b"\0").decode("utf-8", "surrogateescape")
 
 
 def _checked(stream: IO[bytes], member: Member, path: Path, meter: _Meter) -> Iterator[bytes]:
@@ -348,16 +362,3 @@ def _damaged(path: Path, details: list[str], cut: bool = False) -> OnecatError:
         next_steps=[step, "nothing of it was used"],
         code=ExitCode.NO,
     )
-
-
-def small_file(path: Path, name: str, limit: int = 16 << 20) -> bytes:
-    """The content of one small member, checked. Raises KeyError when the bundle has none of that name."""
-    for each in members_of(path):
-        if each.member.name == name:
-            if each.member.size > limit:
-                raise KeyError(name)
-            buffer = io.BytesIO()
-            for piece in each.pieces:
-                buffer.write(piece)
-            return buffer.getvalue()
-    raise KeyError(name)
