@@ -108,6 +108,7 @@ def settings_of(deployment: Deployment, settings: Settings) -> Settings:
         proxy_port=int(deployment.proxy.listen.rpartition(":")[2]) if has_proxy else None,
         runtime=settings.runtime or deployment.runtime,
         model=settings.model or deployment.model.path,
+        serve=tuple(deployment.serve.items()),
     )
 
 

@@ -19,7 +19,8 @@ class Settings:
 
     port: of the server. proxy_port: of nginx, None without a proxy. runtime: None leaves it to the profile.
     own_ports: on which onecat's own deployments on that host listen. own_names: of their containers and units.
-    model: the path of the checkpoint that is to be served, None when none was named.
+    model: the path of the checkpoint that is to be served, None when none was named. serve: the server's flags that
+    onecat.yaml sets, with their values; None without one.
     """
 
     port: int = 8000
@@ -28,6 +29,7 @@ class Settings:
     own_ports: tuple[int, ...] = ()
     own_names: tuple[str, ...] = ()
     model: str | None = None
+    serve: tuple[tuple[str, bool | int | float | str], ...] | None = None
 
 
 @dataclass(frozen=True)
