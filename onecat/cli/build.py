@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onecat.cli import build_options as options
-from onecat.cli import console
+from onecat.cli import console, locking
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from onecat.config.schema import Profile
     from onecat.images import EngineAccess
+    from onecat.images.lock_session import LockSession
 
 
 def register(app: typer.Typer) -> None:
@@ -63,8 +64,13 @@ def build(
     pip_config: options.PipConfigOption = None,
     offline: options.OfflineOption = False,
     source: options.SourceOption = None,
+    lock: locking.LockOption = None,
+    locked: locking.LockedOption = False,
+    update_lock: locking.UpdateOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.build/1).")] = False,
 ) -> None:
+    from dataclasses import replace
+
     from onecat.config import load_profile
     from onecat.errors import ExitCode, OnecatError
 
@@ -92,8 +98,17 @@ def build(
         builder=builder,
         arguments=options.named_values(build_arguments or []),
     )
-    if chosen is None and (on or docker_host or choices != options.NOTHING_CHOSEN):
+    if chosen is None and (on or docker_host or replace(choices, offline=False) != options.NOTHING_CHOSEN):
         chosen = "container"  # what these are about
+    session = locking.lock_session(
+        loaded,
+        "container" if render_only or check else _runtime(loaded, chosen),
+        lock=lock,
+        configuration=_configuration(config, profile),
+        locked=locked,
+        update=update_lock,
+        looks=not (render_only or check),
+    )
     document: dict[str, Any] = {
         "schema": "onecat.build/1",
         "profile": loaded.name,
@@ -101,13 +116,13 @@ def build(
         "engine_version": loaded.engine.version,
     }
     if check:
-        document |= _check(loaded, choices)
+        document |= _check(loaded, choices, session)
     elif render_only:
-        document |= _render(loaded, output or Path("onecat-build") / loaded.name, choices)
+        document |= _render(loaded, output or Path("onecat-build") / loaded.name, choices, session)
     elif plan:
         document |= _plan(loaded, chosen, docker_host, on, choices, as_json)
     else:
-        document |= build_for(loaded, chosen, docker_host, on, choices)
+        document |= build_for(loaded, chosen, docker_host, on, choices, session)
     if as_json:
         console.print_json(document)
     if document.get("passed") is False:
@@ -132,17 +147,25 @@ def _from_config(config: Path | None, profile: str | None, runtime: str | None) 
     return profile or deployment.profile, runtime or deployment.runtime
 
 
+def _configuration(config: Path | None, profile: str | None) -> Path | None:
+    """The onecat.yaml that a build follows, if it follows one."""
+    from onecat.cli.up import config_file
+
+    return None if profile is not None and config is None else config_file(config or Path("onecat.yaml"))
+
+
 def build_for(
     profile: Profile,
     runtime: str | None = None,
     docker_host: str | None = None,
     on: str | None = None,
     choices: options.Choices = options.NOTHING_CHOSEN,
+    session: LockSession | None = None,
 ) -> dict[str, Any]:
     """Build what a profile's engine runs in and report each step; what was built, as part of onecat.build/1."""
     if _runtime(profile, runtime) == "native":
-        return _native(profile)
-    return _container(profile, docker_host, on, choices)
+        return _native(profile, choices, session)
+    return _container(profile, docker_host, on, choices, session)
 
 
 def _runtime(profile: Profile, chosen: str | None) -> str:
@@ -157,7 +180,7 @@ def _runtime(profile: Profile, chosen: str | None) -> str:
     return runtime
 
 
-def _check(profile: Profile, choices: options.Choices) -> dict[str, Any]:
+def _check(profile: Profile, choices: options.Choices, session: LockSession | None) -> dict[str, Any]:
     """Render and lint."""
     from dataclasses import asdict
 
@@ -165,6 +188,8 @@ def _check(profile: Profile, choices: options.Choices) -> dict[str, Any]:
     from onecat.paths import home
 
     chosen, _ = options.build_options(choices)
+    if session is not None:
+        chosen = session.before(chosen, console.progress)
     context = render_context(profile, wheel_store(home()).recorded_hashes(), chosen)
     remarks = lint(context)
     for remark in remarks:
@@ -215,11 +240,13 @@ def _engine(docker_host: str | None, on: str | None) -> AbstractContextManager[E
     return nullcontext(EngineAccess(docker_host)) if on is None else engine_on(on)
 
 
-def _render(profile: Profile, directory: Path, choices: options.Choices) -> dict[str, Any]:
+def _render(profile: Profile, directory: Path, choices: options.Choices, session: LockSession | None) -> dict[str, Any]:
     from onecat.images import render_context, wheel_store, write_context
     from onecat.paths import home
 
     chosen, _ = options.build_options(choices)
+    if session is not None:
+        chosen = session.before(chosen, console.progress)
     context = render_context(profile, wheel_store(home()).recorded_hashes(), chosen)
     written = write_context(context, directory)
     for name in written:
@@ -233,7 +260,9 @@ def _render(profile: Profile, directory: Path, choices: options.Choices) -> dict
         console.progress(f"note: {context.refusal.found}")
     files = [file.name for file in context.files]
     console.progress(f"context: {directory}, {len(files)} files, sha256 {context.digest}")
-    return {
+    # What is only rendered has not been built from: it is locked only where that is asked for.
+    locked = session.after(console.progress) if session is not None and session.mode != "record" else {}
+    return locked | {
         "result": "context",
         "directory": str(directory.absolute()),
         "context": f"sha256:{context.digest}",
@@ -246,33 +275,49 @@ def _render(profile: Profile, directory: Path, choices: options.Choices) -> dict
     }
 
 
-def _native(profile: Profile) -> dict[str, Any]:
+def _native(profile: Profile, choices: options.Choices, session: LockSession | None) -> dict[str, Any]:
+    from onecat.cli.sbom import build_bill
     from onecat.images import ensure_runtime, find_runtime
     from onecat.paths import home
 
+    chosen, _ = options.build_options(choices)
+    if session is not None:
+        session.before(chosen, console.progress)
     present = find_runtime(profile, home())
-    runtime = present or ensure_runtime(profile, home(), console.progress)
+    runtime = present or ensure_runtime(profile, home(), console.progress, offline=choices.offline)
     if present:
         console.progress(f"runtime: up to date in {runtime.directory}")
-    return {
+    document = {
         "result": "native",
         "built": present is None,
         "directory": str(runtime.directory),
         "python": str(runtime.python),
         "python_version": runtime.python_version,
         "lock": f"sha256:{runtime.lock_digest}",
+        **build_bill(profile, "native", None, runtime.directory, new=present is None),
     }
+    return document | (session.after(console.progress) if session is not None else {})
 
 
-def _container(profile: Profile, docker_host: str | None, on: str | None, choices: options.Choices) -> dict[str, Any]:
-    from dataclasses import asdict
+def _container(
+    profile: Profile,
+    docker_host: str | None,
+    on: str | None,
+    choices: options.Choices,
+    session: LockSession | None,
+) -> dict[str, Any]:
+    from dataclasses import asdict, replace
 
-    from onecat.images import build_wheel, ensure_image, plan_document
+    from onecat.cli.sbom import build_bill
+    from onecat.images import build_wheel, ensure_image, log_file, plan_document
     from onecat.paths import home
 
     console.end_like_ctrl_c()
     chosen, builder = options.build_options(choices)
     with _engine(docker_host, on) as engine:
+        if session is not None:
+            session = replace(session, docker_host=engine.docker_host)
+            chosen = session.before(chosen, console.progress)
         if chosen.wheel_only is not None:
             wheel, plan = build_wheel(profile, home(), engine, console.progress, chosen, builder, choices.arguments)
             image = wheel.build
@@ -285,6 +330,11 @@ def _container(profile: Profile, docker_host: str | None, on: str | None, choice
         else:
             image, plan = ensure_image(profile, home(), engine, console.progress, chosen, builder, choices.arguments)
             document = {"result": "container", "tag": image.tag, "image": image.image_id, "size_bytes": image.size}
+            if on is None:
+                beside = log_file(home(), image.tag).with_suffix("")
+                document |= build_bill(profile, "container", engine.docker_host, beside, new=image.built)
+            if session is not None:
+                document |= session.after(console.progress)
     return document | {
         "built": image.built,
         "context": f"sha256:{image.context}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -87,15 +88,19 @@ def bill_for(profile: Profile | None, runtime: str | None, image: str | None, do
     return bill_of_runtime(profile, found, lock_hashes(profile, recorded, found.python_version))
 
 
-def write_build_bill(profile: Profile, runtime: str, docker_host: str | None, name: str) -> dict[str, Any]:
-    """Write the bill of what was just built beside the builds' logs; what the build's document says about it."""
+def build_bill(profile: Profile, runtime: str, docker_host: str | None, beside: Path, *, new: bool) -> dict[str, Any]:
+    """Write the bill of what a build made; what the build's document says about it.
+
+    Parameters:
+        beside: the path that it lies beside, with another ending. new: whether an old one must be replaced.
+    """
     import json
 
     from onecat.images.sbom import ENDING, write_bill
-    from onecat.paths import home
 
-    path = home().data / "builds" / f"{name}.{ENDING}"
-    text = bill_for(profile, runtime, None, docker_host)
-    write_bill(path, text)
-    console.progress(f"sbom: {path}, {len(json.loads(text)['components'])} components")
+    path = beside.with_name(f"{beside.name}.{ENDING}")
+    if new or not path.is_file():
+        text = bill_for(profile, runtime, None, docker_host)
+        write_bill(path, text)
+        console.progress(f"sbom: {path}, {len(json.loads(text)['components'])} components")
     return {"sbom": str(path)}

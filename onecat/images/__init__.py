@@ -5,7 +5,7 @@ In: a profile, and the lock of its engine. Out: a rendered build context, a buil
 """
 
 from onecat.images.build_plan import BuildPlan, plan_document, plan_lines
-from onecat.images.container import BuiltWheel, build_wheel, ensure_image, prepare_build
+from onecat.images.container import BuiltWheel, build_wheel, ensure_image, log_file, prepare_build
 from onecat.images.context import Context, ContextFile, render_context, write_context
 from onecat.images.docker_build import BuilderChoice, BuiltImage, build_image, find_image
 from onecat.images.hadolint import Lint, lint
@@ -38,6 +38,7 @@ __all__ = [
     "find_image",
     "find_runtime",
     "lint",
+    "log_file",
     "native_plan",
     "plan_document",
     "plan_lines",

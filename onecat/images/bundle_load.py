@@ -92,7 +92,7 @@ def _targets(manifest: Manifest, home: Home, store: WheelStore) -> Iterator[tupl
     """Where each member goes; those that only installing onecat needs go nowhere."""
     folders = {
         WHEELS: store.directory,
-        SOURCES: home.cache / SOURCES,
+        SOURCES: home.sources,
         **{name: _directory(manifest, home) / name for name in (PATCHES, PROFILES)},
     }
     for member in manifest.members:

@@ -28,7 +28,7 @@ from onecat.images.docker_build import (
 )
 from onecat.images.docker_engine import connect
 from onecat.images.dockerfile import instructions
-from onecat.images.interpreters import interpreters
+from onecat.images.interpreters import interpreter_with_pip
 from onecat.images.options import BuildOptions
 from onecat.images.remote_engine import EngineAccess
 from onecat.images.sources import fetch_source
@@ -324,17 +324,7 @@ def _with_fetched_wheels(
 ) -> Context:
     """The context again, now that all wheels are in the store and all hashes are known."""
     assert context.lock is not None
-    rows = fetch(context.lock, store, Downloader(_interpreter_with_pip(), context.python, log), report)
+    downloader = Downloader(interpreter_with_pip(), context.python, log, options.origins.offline)
+    rows = fetch(context.lock, store, downloader, report)
     complete = replace(render_context(profile, store.recorded_hashes(), options), arguments=context.arguments)
     return complete.with_paths({f"wheels/{row.file}": store.path(row) for row in rows})
-
-
-def _interpreter_with_pip() -> Path:
-    for python in interpreters(("3", "3.14", "3.13", "3.12", "3.11", "3.10")):
-        if python.answers("import pip; print('yes')") == "yes":
-            return python.path
-    raise OnecatError(
-        "no Python with pip was found to download the wheels",
-        next_steps=["on Debian or Ubuntu: apt-get install python3-pip", "or: python3 -m ensurepip"],
-        code=ExitCode.USAGE,
-    )

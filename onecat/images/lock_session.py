@@ -134,7 +134,7 @@ class LockSession:
                 report(f"lock: recorded {line}")
             for key, why in sorted(merged.unlocked.items()):
                 report(f"lock: not locked: {'.'.join(key)}: {why}")
-        report(f"lock: {self.path} {'written' if written else 'says the same already'}")
+        report(f"lock: {self.path} {'written' if written else 'left as it is: nothing new'}")
         return self._document(written)
 
     def _is_new(self, key: Key, entry: LockEntry) -> bool:

@@ -94,11 +94,11 @@ def find_runtime(profile: Profile, home: Home) -> NativeRuntime | None:
     return None
 
 
-def ensure_runtime(profile: Profile, home: Home, report: Report) -> NativeRuntime:
+def ensure_runtime(profile: Profile, home: Home, report: Report, offline: bool = False) -> NativeRuntime:
     """The runtime of a profile's engine, made now if it is not there; continues where an earlier run stopped.
 
     Parameters:
-        report: called with one line per step.
+        report: called with one line per step. offline: nothing may be downloaded.
 
     Raises:
         OnecatError: this machine cannot run the engine (exit code 1); no fitting Python, a wheel that nobody supplies
@@ -117,7 +117,8 @@ def ensure_runtime(profile: Profile, home: Home, report: Report) -> NativeRuntim
     with out_of_space_told(home.runtimes):
         home.runtimes.mkdir(parents=True, exist_ok=True)
         with _only_builder(home.runtimes / f".{directory.name}.lock", report):
-            return _checked(lock, python, directory) or _build(lock, python, interpreter, directory, store, report)
+            present = _checked(lock, python, directory)
+            return present or _build(lock, python, interpreter, directory, store, report, offline)
 
 
 def _native_lock(profile: Profile) -> EngineLock:
@@ -224,7 +225,13 @@ def _only_builder(path: Path, report: Report) -> Iterator[None]:
 
 
 def _build(
-    lock: EngineLock, python: str, interpreter: Interpreter, directory: Path, store: WheelStore, report: Report
+    lock: EngineLock,
+    python: str,
+    interpreter: Interpreter,
+    directory: Path,
+    store: WheelStore,
+    report: Report,
+    offline: bool,
 ) -> NativeRuntime:
     rows = lock.for_python(python)
     log = directory.with_name(f"{directory.name}.log")
@@ -236,7 +243,7 @@ def _build(
     check_space([(store.directory, download), (directory, installed)])
     _make_environment(interpreter, directory, log, report)
     python_path = directory / "bin" / "python"
-    rows = fetch(lock, store, Downloader(python_path, python, log), report)
+    rows = fetch(lock, store, Downloader(python_path, python, log, offline), report)
     _install(lock, python, rows, directory, store, log, report)
     _import_check(python_path, log, report)
     digest = lock.digest(python)

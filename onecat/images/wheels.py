@@ -133,12 +133,13 @@ class Downloader:
     """How missing files are downloaded.
 
     pip: an interpreter with pip, of any version. python: the CPython version the files are for, as "3.11".
-    log: file that pip's output is appended to.
+    log: file that pip's output is appended to. offline: nothing may be downloaded.
     """
 
     pip: Path
     python: str
     log: Path
+    offline: bool = False
 
 
 def fetch(lock: EngineLock, store: WheelStore, downloader: Downloader, report: Report) -> tuple[LockedFile, ...]:
@@ -147,8 +148,8 @@ def fetch(lock: EngineLock, store: WheelStore, downloader: Downloader, report: R
     Returns the rows, each with its hash.
 
     Raises:
-        OnecatError: a file that nobody has or with another hash (exit code 2), no index could be reached (3), the disk
-            is full (5). What has been fetched until then stays in the store.
+        OnecatError: a file that nobody has, that may not be downloaded, or with another hash (exit code 2), no index
+            could be reached (3), the disk is full (5). What has been fetched until then stays in the store.
     """
     rows = [store.with_recorded_hash(row) for row in lock.for_python(downloader.python)]
     with out_of_space_told(store.directory):
@@ -156,6 +157,8 @@ def fetch(lock: EngineLock, store: WheelStore, downloader: Downloader, report: R
         missing = [row for row in rows if not store.holds(row) and not _take_from_folders(row, store, report)]
     if not missing:
         report(f"wheels: all {len(rows)} files are here and verified ({store.directory})")
+    elif downloader.offline:
+        raise _not_here(lock, missing, store)
     else:
         total = sum(lock.estimated_size(row) for row in missing)
         here = len(rows) - len(missing)
@@ -165,6 +168,20 @@ def fetch(lock: EngineLock, store: WheelStore, downloader: Downloader, report: R
         _download(lock, group, store, downloader, report, meter)
         meter.finish(group)
     return tuple(store.with_recorded_hash(row) for row in rows)
+
+
+def _not_here(lock: EngineLock, missing: Sequence[LockedFile], store: WheelStore) -> OnecatError:
+    size = sum(lock.estimated_size(row) for row in missing)
+    return OnecatError(
+        f"{len(missing)} wheels ({megabytes(size)}) are not on this machine, and --offline forbids to download them",
+        expected=f"all wheels of {lock.engine} {lock.version} in {store.directory}",
+        details=[row.file for row in missing[:3]],
+        next_steps=[
+            "bring them in a bundle: onecat bundle create where there is a network, onecat bundle load here",
+            "or put them into a folder and name the folder in ONECAT_WHEELS",
+            "or build without --offline",
+        ],
+    )
 
 
 class _Meter:
