@@ -100,6 +100,8 @@ def _undecided(made: Collection[str], profile: Profile, runtime: str) -> tuple[s
     needed = ["os.architecture", "memory.total"]
     if profile.hardware.accelerator == "nvidia":
         needed += ["gpu.count", "gpu.compute-capability", "driver.minimum"]
+    if profile.hardware.accelerator == "ascend":
+        needed.append("ascend.present")
     if runtime == "container":
         needed.append("docker.daemon")
     return tuple(check for check in needed if check not in made)

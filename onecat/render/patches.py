@@ -118,8 +118,7 @@ def state_document(state: PatchState) -> dict[str, Any]:
         "problems": [change.problem for change in state.changes if change.problem is not None],
         "hunks": [_hunk(path, fit) for path, fit in state.fits if not fit.is_exact],
         "guards": [
-            {"when": guard.when, "file": guard.file, "found": guard.expected, "text": guard.text}
-            for guard in state.guards
+            {"when": guard.when, "file": guard.file, "found": guard.found, "text": guard.text} for guard in state.guards
         ],
     }
 

@@ -128,14 +128,30 @@ def _suitability(results: Iterable[Suitability], width: int) -> Iterator[Line]:
     head = "This machine can run: "
     if able or not undecided:
         yield from _wrapped(", ".join(able) or "none of onecat's profiles", width, head, "  ", "bold", len(head) - 1)
-    for each in undecided:
-        yield from _wrapped(f"not checked: {', '.join(each.unknown)}", width, f"Not known for {each.profile}: ", "  ")
-    for each in listed:
-        if each.missing:
-            # A GPU that is absent or broken comes first: nothing else matters then.
-            missing = sorted(each.missing, key=lambda finding: not finding.check.startswith(("gpu.", "driver.")))
-            reasons = "; ".join(dict.fromkeys(finding.title for finding in missing))
-            yield from _wrapped(reasons, width, f"  not {each.profile}: ", " " * 6)
+    for unknown, profiles in _alike((", ".join(each.unknown), each.profile) for each in undecided):
+        yield from _wrapped(f"Not known for {profiles}: not checked: {unknown}", width, "", "  ")
+    for reasons, profiles in _alike((_why_not(each.missing), each.profile) for each in listed if each.missing):
+        yield from _wrapped(f"not {profiles}: {reasons}", width, "  ", " " * 6)
+
+
+_ABSENT = ("gpu.present", "ascend.present")
+"""Checks beside whose failure nothing else matters: the cards of the profile are not there."""
+
+
+def _why_not(missing: Iterable[Finding]) -> str:
+    """What keeps a host from a profile; a GPU that is absent or broken comes first."""
+    ordered = sorted(missing, key=lambda finding: not finding.check.startswith(("gpu.", "driver.", "ascend.")))
+    absent = [finding for finding in ordered if finding.check in _ABSENT]
+    return "; ".join(dict.fromkeys(finding.title for finding in absent or ordered))
+
+
+def _alike(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """(text, profile) with the profiles of the same text in one row."""
+    grouped: dict[str, list[str]] = {}
+    for text, profile in rows:
+        grouped.setdefault(text, []).append(profile)
+    for text, profiles in grouped.items():
+        yield text, ", ".join(profiles)
 
 
 def explain_lines(check: Check, claims: Sequence[Claim] = (), width: int = 80) -> Iterator[Line]:

@@ -59,12 +59,12 @@ def _logged(context: Context) -> Iterator[Verdict]:
     for log in context.facts.server_logs:
         line = next((each for each in log.lines if _IN_A_LOG.search(each)), None)
         if line is not None:
-            yield _stopped(log.name, line.strip()[:200])
+            yield _stopped(log.name, line.strip()[:200], (f"take --{FLAG} out of that server's command",))
 
 
 def _is_flag(word: str) -> bool:
     return word.lstrip("-").replace("_", "-") == FLAG
 
 
-def _stopped(subject: str, evidence: str, fix: tuple[str, ...] = ()) -> Verdict:
+def _stopped(subject: str, evidence: str, fix: tuple[str, ...]) -> Verdict:
     return Verdict("warn", "The server is told to keep no statistics", subject, (evidence,), fix=fix)

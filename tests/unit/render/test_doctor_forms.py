@@ -202,3 +202,17 @@ def test_what_a_host_says_of_itself_cannot_steer_a_terminal() -> None:
         assert not any(character in shown for character in "\x1b\x07\x9b\u202e\u2028")
         assert "[2J" in shown.replace("\\", "")
     assert not any(character in doctor_junit(report) for character in "\x1b\x07\x9b")
+
+
+def test_profiles_that_lack_the_same_stand_in_one_row() -> None:
+    absent = Finding("gpu.present", "fail", "No NVIDIA GPU was found")
+    memory = Finding("memory.total", "fail", "24 GiB of memory, 32 GiB are needed")
+    results = (
+        Suitability("cpu", ("native",)),
+        Suitability("h200", (), (memory, absent)),
+        Suitability("t4", (), (absent,)),
+        Suitability("big", (), (memory,)),
+    )
+    lines = text(Report(None, (HostReport("local", True, 0.1, (PASS,), suitability=results),))).splitlines()
+    assert "  not h200, t4: No NVIDIA GPU was found" in lines
+    assert "  not big: 24 GiB of memory, 32 GiB are needed" in lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from onecat.config import Profile
+from onecat.config import Profile, load_profile
 from onecat.config.schema import LaunchArgument
 from onecat.doctor import Settings, Status
 from onecat.facts import Ascend, Facts, Note, Npu, OperatingSystem
@@ -38,13 +38,14 @@ HOST = Facts(
 
 
 def on(profile: Profile, version: str, *arguments: tuple[str, str]) -> Profile:
-    """A profile for Ascend: none is shipped yet."""
+    """A profile for Ascend with another release, or with flags that the shipped one does not have."""
     ascend = with_hardware(profile, accelerator="ascend")
     engine = ascend.engine.model_copy(update={"name": "vllm-ascend", "version": version})
     args = tuple(LaunchArgument(arg=name, value=value, why="a test", source=None) for name, value in arguments)
     return ascend.model_copy(update={"engine": engine, "launch": ascend.launch.model_copy(update={"args": args})})
 
 
+SHIPPED = load_profile("ascend910b")
 PROFILE = on(CPU, "0.9.1")
 FP8 = on(CPU, "0.9.1", ("quantization", "fp8"))
 NATIVE = Settings(runtime="native")
@@ -68,6 +69,7 @@ HUNG = replace(
     ascend=Ascend(pci_devices=("0000:01:00.0",), files=FILES),
     notes=(Note("ascend", "timeout", "no answer within 8 s while running npu-smi info"),),
 )
+HUNG_WITH_TWO = replace(HUNG, ascend=Ascend(pci_devices=("0000:01:00.0", "0000:02:00.0"), files=FILES))
 NO_DRIVER = ascend(npus=(), npu_smi_version=None, files=())
 
 
@@ -86,6 +88,13 @@ CASES: list[Case] = [
     case("ascend.npu-smi", "skip", "there is no Ascend NPU", HEALTHY),
     case("ascend.npu-smi", "skip", "no Ascend facts", NOTHING_KNOWN, PROFILE),
     case("ascend.npu-smi", "skip", "uses no Ascend NPU", NO_DRIVER, V100),
+    case("ascend.present", "pass", "2 NPUs, 1 needed", HOST, SHIPPED),
+    case("ascend.present", "pass", "2 NPUs, 1 needed", HUNG_WITH_TWO, SHIPPED),
+    case("ascend.present", "fail", "No Ascend NPU was found", replace(HOST, ascend=Ascend(files=())), SHIPPED),
+    case("ascend.present", "fail", "2 NPUs found, 8 needed", HOST, with_hardware(SHIPPED, count=8)),
+    case("ascend.present", "skip", "no Ascend facts", NOTHING_KNOWN, SHIPPED),
+    case("ascend.present", "skip", "no profile was chosen", HOST),
+    case("ascend.present", "skip", "uses no Ascend NPU", HOST, V100),
     case("ascend.chip", "pass", "910B4 is Atlas A2", HOST),
     case("ascend.chip", "fail", "does not run on 910ProB", npu(name="910ProB")),
     case("ascend.chip", "skip", "Ascend910 says too little", npu(name="Ascend910")),
