@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import shutil
 import tarfile
+import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -52,7 +54,9 @@ def _unpacked(archive: Path, upstream: Upstream, beside: Path) -> Iterator[Path]
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     try:
-        yield partial / _unpack(archive, upstream, partial)
+        with _damage_told(archive):
+            top = _unpack(archive, upstream, partial)
+        yield partial / top
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -76,43 +80,41 @@ def contents(
     archive: Path, upstream: Upstream, wanted: Callable[[str], bool] = lambda path: True
 ) -> Iterator[tuple[str, SourceFile]]:
     """The wanted files of an archive, one after the other, each with its path. Raises as `unpack` does."""
-    for path, member, tar in iterate(archive, upstream):
-        if member.isfile() and wanted(path):
-            stream = tar.extractfile(member)
-            assert stream is not None  # only None for what is no file
-            yield path, SourceFile(stream.read(), _mode(member))
+    with _damage_told(archive):
+        for path, member, tar in _members(archive, upstream):
+            if member.isfile() and wanted(path):
+                stream = tar.extractfile(member)
+                assert stream is not None  # only None for what is no file
+                yield path, SourceFile(stream.read(), _mode(member))
 
 
-def iterate(archive: Path, upstream: Upstream) -> Iterator[tuple[str, tarfile.TarInfo, tarfile.TarFile]]:
-    """The members of an archive, each with its path in the tree. Raises as `unpack` does."""
-    with _verified(archive, upstream) as stream:
-        try:
-            with tarfile.open(fileobj=stream, mode="r:*") as tar:
-                top = None
-                for member in tar:
-                    found, path = _checked(member, archive)
-                    if top not in (None, found):
-                        raise _unsafe(archive, f"{member.name} lies beside {top}", "one folder that holds all")
-                    top = found
-                    if path:
-                        yield path, member, tar
-        except (tarfile.TarError, EOFError, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            raise OnecatError(
-                "the source archive cannot be read", where=str(archive), details=[str(error)], code=ExitCode.NO
-            ) from error
+def _members(archive: Path, upstream: Upstream) -> Iterator[tuple[str, tarfile.TarInfo, tarfile.TarFile]]:
+    """The members of an archive, each with its path in the tree."""
+    with _verified(archive, upstream) as stream, tarfile.open(fileobj=stream, mode="r:*") as tar:
+        top = None
+        for member in tar:
+            found, path = _checked(member, archive)
+            if top not in (None, found):
+                raise _unsafe(archive, f"{member.name} lies beside {top}", "one folder that holds all")
+            top = found
+            if path:
+                yield path, member, tar
 
 
-def check_hash(archive: Path, upstream: Upstream) -> None:
-    """Raises OnecatError (exit code 1) when the file is not the one that a series is made for."""
-    with _verified(archive, upstream):
-        pass
+@contextmanager
+def _damage_told(archive: Path) -> Iterator[None]:
+    """Turns what reading a damaged archive ends with into an OnecatError."""
+    try:
+        yield
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise OnecatError(
+            "the source archive cannot be read", where=str(archive), details=[str(error)], code=ExitCode.NO
+        ) from error
 
 
 def _unpack(archive: Path, upstream: Upstream, into: Path) -> str:
     top = ""
-    for path, member, tar in iterate(archive, upstream):
+    for path, member, tar in _members(archive, upstream):
         top = top or member.name.split("/")[0]
         target = into / top / path
         if member.isdir():

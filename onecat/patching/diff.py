@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onecat.errors import OnecatError
@@ -211,8 +211,3 @@ def _refused(found: str, expected: str, where: str) -> OnecatError:
 
 def _range(start: int, count: int) -> str:
     return f"{start}" if count == 1 else f"{start},{count}"
-
-
-def without_hunks(change: FileChange, dropped: tuple[Hunk, ...]) -> FileChange:
-    """The change without some of its hunks."""
-    return replace(change, hunks=tuple(hunk for hunk in change.hunks if hunk not in dropped))

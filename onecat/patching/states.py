@@ -52,15 +52,18 @@ class ChangeState:
 
 @dataclass(frozen=True)
 class GuardState:
-    """A guard that does not hold. when: `before` or `after`. text: what is missing, or there and should not be."""
+    """A guard that does not hold.
+
+    when: `before` or `after`. found: what the file does with the text, as `lacks`; the guard says the contrary.
+    """
 
     when: str
     file: str
+    found: str
     text: str
-    expected: str
 
     def __str__(self) -> str:
-        return f"guard {self.when}: {self.file} {self.expected} {self.text!r}"
+        return f"guard {self.when} does not hold: {self.file} {self.found} {self.text!r}"
 
 
 @dataclass(frozen=True)
@@ -160,8 +163,8 @@ def examine(series: Series, source: Source, *, fuzz: int = 0, record: Record | N
     for patch in series.patches:
         guards = unmet("before", patch.before, complete)
         attempt = try_changes(patch.changes, complete, fuzz)
+        complete.changes.update(attempt.writes)
         if attempt.fits:
-            complete.changes.update(attempt.writes)
             guards += unmet("after", patch.after, complete)
         state = _state(attempt, guards, patch.file in applied)
         states.append(PatchState(patch.name, patch.purpose, state, attempt.changes, guards))
@@ -197,14 +200,14 @@ def unmet(when: str, guards: Iterable[Guard], source: Source) -> tuple[GuardStat
     for guard in guards:
         file = source.read(check_path(guard.file, "a guard"))
         if file is None:
-            found.append(GuardState(when, guard.file, guard.file, "is a file that is missing:"))
+            found.append(GuardState(when, guard.file, "is missing, a file that has", next(iter(guard.contains), "")))
             continue
         for text in guard.contains:
             if text.encode() not in file.content:
-                found.append(GuardState(when, guard.file, text, "lacks"))
+                found.append(GuardState(when, guard.file, "lacks", text))
         for text in guard.lacks:
             if text.encode() in file.content:
-                found.append(GuardState(when, guard.file, text, "contains"))
+                found.append(GuardState(when, guard.file, "contains", text))
     return tuple(found)
 
 

@@ -189,8 +189,9 @@ def edited_since(record: Record, examination: Examination) -> tuple[str, ...]:
     """The files whose difference to what they were before is more than the patches."""
     found = []
     for path, before in record.before.items():
-        now = examination.without.read(path)
-        if (now and Seen.of(now).sha256) != (before and before.sha256):
+        after, now = record.after.get(path), examination.without.base.read(path)
+        without = examination.without.read(path)
+        if _hash(_seen(now)) != _hash(after) and _hash(_seen(without)) != _hash(before):
             found.append(path)
     return tuple(found)
 
@@ -237,6 +238,10 @@ def _record(
     after = {path: _seen(examination.complete.read(path)) for path in _paths(examination)}
     names = tuple(patch.file for patch in series.patches)
     return Record(series.name, series.digest, names, max(fuzz, earlier.fuzz if earlier else 0), before, after, made)
+
+
+def _hash(seen: Seen | None) -> str | None:
+    return seen.sha256 if seen else None
 
 
 def _seen(file: SourceFile | None) -> Seen | None:

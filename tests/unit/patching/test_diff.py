@@ -56,7 +56,9 @@ def test_the_mark_for_a_missing_line_end_takes_it_from_the_line_before() -> None
     text = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n"
     (change,) = parse_diff(text, "")
     assert (change.hunks[0].old, change.hunks[0].new) == ((b"a",), (b"a\n",))
-    (back,) = parse_diff(text.replace("-a\n\\ No newline at end of file\n+a\n", "-a\n+a\n\\ No newline at end of file\n"), "")
+    (back,) = parse_diff(
+        text.replace("-a\n\\ No newline at end of file\n+a\n", "-a\n+a\n\\ No newline at end of file\n"), ""
+    )
     assert (back.hunks[0].old, back.hunks[0].new) == ((b"a\n",), (b"a",))
 
 
@@ -112,7 +114,10 @@ def test_a_path_that_leaves_the_source_is_refused(name: str, found: str) -> None
     [
         ("diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/etc\n", "a symbolic link"),
         ("diff --git a/l b/l\nold mode 100644\nnew mode 120000\n", "a symbolic link"),
-        ("diff --git a/l b/l\nindex 1111111..2222222 120000\n--- a/l\n+++ b/l\n@@ -1 +1 @@\n-a\n+b\n", "a symbolic link"),
+        (
+            "diff --git a/l b/l\nindex 1111111..2222222 120000\n--- a/l\n+++ b/l\n@@ -1 +1 @@\n-a\n+b\n",
+            "a symbolic link",
+        ),
         ("diff --git a/m b/m\nnew file mode 160000\n--- /dev/null\n+++ b/m\n@@ -0,0 +1 @@\n+x\n", "a submodule"),
         ("diff --git a/x b/x\nold mode 100644\nnew mode 104755\n", "of mode 104755"),
         ("diff --git a/x.so b/x.so\nindex 1..2 100644\nBinary files a/x.so and b/x.so differ\n", "a binary hunk"),
