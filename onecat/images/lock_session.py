@@ -90,7 +90,8 @@ class LockSession:
         if different and self.mode == "locked":
             raise drifted(self.path, self.profile.name, different, self._update_command())
         if different:
-            report(f"lock: {len(different)} differences; {self._update_command()} takes what is here into the lock")
+            count = f"{len(different)} difference{'s' if len(different) > 1 else ''}"
+            report(f"lock: {count}; {self._update_command()} takes what is here into the lock")
         if self.mode == "locked":
             for key, why in sorted(entry.unlocked.items()):
                 report(f"lock: not locked: {'.'.join(key)}: {why}")
@@ -101,8 +102,7 @@ class LockSession:
 
         Raises OnecatError (exit code 1) when the mode is `locked` and the image is not what the lock says.
         """
-        file = read_lock_file(self.path)
-        entry = file.entries.get(self.profile.name)
+        entry = self.entry
         found = self._found(entry)
         if self.looks and self.runtime == "container":
             found = found.with_seen(self._packages_of_image())
@@ -128,7 +128,7 @@ class LockSession:
             merged = entry.with_seen(new)
             for each in differences(merged, found):
                 report(f"lock: {each}")
-        written = write_lock_file(self.path, file.with_entry(self.profile.name, merged))
+        written = write_lock_file(self.path, read_lock_file(self.path).with_entry(self.profile.name, merged))
         if written:
             for line in _groups(new):
                 report(f"lock: recorded {line}")

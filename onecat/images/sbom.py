@@ -290,6 +290,7 @@ def _distribution_component(distribution: Distribution, subject: Subject) -> Com
     is_engine = project in subject.engine
     purl = PackageURL("pypi", None, project, distribution.version)
     sha256 = subject.hashes.get((project, distribution.version))
+    patched = subject.series if is_engine else None
     licences = [LicenseFactory().make_from_string(each) for each in distribution.licences]
     # The format takes one expression or any number of ids and names.
     expressions = [each for each in licences if hasattr(each, "value")]
@@ -300,29 +301,35 @@ def _distribution_component(distribution: Distribution, subject: Subject) -> Com
         purl=purl,
         bom_ref=f"{purl}#/{distribution.folder}",
         licenses=expressions[:1] or licences,
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sha256)] if sha256 else [],
+        # A wheel that was patched is no longer the one that the lock has.
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sha256)] if sha256 and not patched else [],
         properties=[Property(name="io.onecat:folder", value=f"/{distribution.folder}")],
-        pedigree=_pedigree(subject.series) if is_engine and subject.series else None,
-        components=_added(subject.series) if is_engine and subject.series else [],
+        pedigree=_pedigree(patched, distribution, sha256) if patched else None,
+        components=_added(patched) if patched else [],
     )
 
 
-def _pedigree(series: Series) -> Pedigree:
+def _pedigree(series: Series, engine: Distribution, wheel: str | None) -> Pedigree:
+    """Where a patched engine comes from: its source, or the wheel (SHA-256 in hex) that was patched."""
     from cyclonedx.contrib.license.factories import LicenseFactory
     from cyclonedx.model import HashAlgorithm, HashType
     from cyclonedx.model.component import Component, ComponentType, Pedigree
     from packageurl import PackageURL
 
     upstream = series.upstream
-    purl = PackageURL("pypi", None, upstream.distribution, upstream.version, {"file_name": upstream.file})
+    name, version, sha256 = upstream.distribution, upstream.version, upstream.sha256
+    qualifiers = {"file_name": upstream.file}
+    if wheel is not None:
+        name, version, sha256, qualifiers = canonicalize_name(engine.name), engine.version, wheel, {}
+    purl = PackageURL("pypi", None, name, version, qualifiers)
     source = Component(
         type=ComponentType.APPLICATION,
-        name=upstream.distribution,
-        version=upstream.version,
+        name=name,
+        version=version,
         purl=purl,
         bom_ref=f"ancestor:{purl}",
         licenses=[LicenseFactory().make_from_string(upstream.licence)],
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=upstream.sha256)],
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sha256)],
     )
     notes = (
         f"series {series.name}, sha256 {series.digest}, {len(series.patches)} patches, {len(series.added)} files added"
