@@ -202,7 +202,7 @@ def _downloads(
         cost = next((row for row in costs.images if base.startswith(row.image)), None)
         low, high = cost.download if cost else (None, None)
         found.append(Download("base image", base, "its registry", "the engine", low, high, cost.source if cost else ()))
-    absent = [file for file in context.stored if file.path is None and file.name.rpartition("/")[2] not in here]
+    absent = [file for file in context.stored if file.path is None and file.in_store not in here]
     source = None if context.source is None else context.source.file
     wheels = [file for file in absent if file.name != source]
     if wheels:

@@ -30,6 +30,7 @@ from onecat.images.docker_engine import connect
 from onecat.images.dockerfile import instructions
 from onecat.images.interpreters import interpreter_with_pip
 from onecat.images.options import BuildOptions
+from onecat.images.patched_wheel import ensure_patched_wheel
 from onecat.images.remote_engine import EngineAccess
 from onecat.images.sources import fetch_source
 from onecat.images.wheels import Downloader, WheelStore, fetch, file_sha256, wheel_store
@@ -141,7 +142,7 @@ def _with_arguments(context: Context, arguments: Mapping[str, str]) -> Context:
 
 def _stored_here(context: Context, home: Home) -> list[Path]:
     """Files of the context that lie in the stores of this machine."""
-    found = [home.wheels / file.name.rpartition("/")[2] for file in context.stored]
+    found = [home.wheels / file.in_store for file in context.stored]
     if context.source is not None:
         found.append(home.sources / context.source.file)
     return [path for path in found if path.is_file()]
@@ -327,4 +328,8 @@ def _with_fetched_wheels(
     downloader = Downloader(interpreter_with_pip(), context.python, log, options.origins.offline)
     rows = fetch(context.lock, store, downloader, report)
     complete = replace(render_context(profile, store.recorded_hashes(), options), arguments=context.arguments)
-    return complete.with_paths({f"wheels/{row.file}": store.path(row) for row in rows})
+    paths = {f"wheels/{row.file}": store.path(row) for row in rows}
+    if context.lock.series is not None:
+        patched = ensure_patched_wheel(context.lock, context.python, store, report).path
+        paths[f"wheels/{patched.name}"] = patched
+    return complete.with_paths(paths)

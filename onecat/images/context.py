@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onecat.errors import OnecatError
-from onecat.images.lock import EngineLock, lock_path, read_lock
+from onecat.images.lock import EngineLock, lock_path, profile_lock, read_lock
 from onecat.images.metadata_wheel import metadata_wheel, metadata_wheel_name
 from onecat.images.native import COMPANION_SUMMARY, IMPORT_CHECK, companion_version
 from onecat.images.options import BuildOptions
 from onecat.images.origins import build_arguments, refusal_without_torch, stored_files
+from onecat.images.patched_wheel import patched_name
 from onecat.images.recipe import Recipe, load_recipe
 from onecat.images.stored_file import StoredFile
 
@@ -133,7 +134,7 @@ def render_context(
         files += patch_files
     if recipe.selftest:
         values["selftest"] = {"architectures": _architectures(profile), **recipe.selftest}
-    names = [*recipe.files(), *(file.name for file in (*files, *context.stored))]
+    names = [*recipe.files(), *(file.name for file in files), *(file.name for file in context.stored)]
     values["top_names"] = sorted({name.partition("/")[0] for name in names} - {".dockerignore"})
     files += _rendered(recipe, values, profile)
     return replace(
@@ -144,7 +145,7 @@ def render_context(
 
 
 def _with_wheels(context: Context, profile: Profile, hashes: Mapping[str, str]) -> tuple[Context, dict[str, Any]]:
-    lock = read_lock(profile.engine.name, profile.engine.version)
+    lock = profile_lock(profile)
     python = str(profile.image.variables.get("python", ""))
     if python not in lock.pythons:
         raise OnecatError(
@@ -154,7 +155,15 @@ def _with_wheels(context: Context, profile: Profile, hashes: Mapping[str, str]) 
     rows = [replace(row, sha256=row.sha256 or hashes.get(row.file)) for row in lock.for_python(python)]
     wheels = tuple(sorted(rows, key=lambda row: row.file))
     companion = hashlib.sha256(metadata_wheel("vllm", companion_version(lock), COMPANION_SUMMARY)).hexdigest()
-    stored = tuple(StoredFile(f"wheels/{row.file}", row.sha256, row.size) for row in wheels)
+    engine = next(row for row in wheels if row.project == lock.engine)
+    patched = None
+    stored = [StoredFile(f"wheels/{row.file}", row.sha256, row.size) for row in wheels]
+    if lock.series is not None:
+        # Its bytes follow from the wheel and the series, so that neither size nor hash is needed to know it.
+        patched = patched_name(engine.file, lock.series)
+        stored = [file for file in stored if file.name != f"wheels/{engine.file}"]
+        stored.append(StoredFile(f"wheels/{patched}", None, engine.size, made_of=engine.file))
+        wheels = tuple(row for row in wheels if row.file != engine.file)
     return replace(context, stored=(*context.stored, *stored), lock=lock, python=python), {
         "python": python,
         "machine": lock.machine,
@@ -162,6 +171,8 @@ def _with_wheels(context: Context, profile: Profile, hashes: Mapping[str, str]) 
         "left_out": lock.left_out,
         "libraries": lock.libraries,
         "wheels": wheels,
+        "patched_wheel": patched,
+        "engine_wheel": engine,
         "companion": {"version": companion_version(lock), "sha256": companion},
         "import_check": IMPORT_CHECK,
     }

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onecat.errors import OnecatError
 from onecat.resources import parse_table
+
+if TYPE_CHECKING:
+    from onecat.config.schema import Profile
+    from onecat.patching import Series
 
 LOCKS = Path(__file__).resolve().parent.parent / "engines" / "locks"
 
@@ -57,6 +61,7 @@ class EngineLock:
     machine, glibc, cpu_flags, libraries: least a host must have (`uname -m`, glibc version, /proc/cpuinfo flags).
     packaged_by: a sentence on who made the build, for people; empty for the engine's own project.
     pinned: projects that come from an index of their own.
+    series: patches that are put into the engine's own wheel before it is installed; no part of the lock's file.
     """
 
     engine: str
@@ -70,6 +75,7 @@ class EngineLock:
     pinned: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
     files: tuple[LockedFile, ...]
+    series: Series | None = None
 
     def for_python(self, python: str) -> tuple[LockedFile, ...]:
         """The wheels for one Python version: pinned projects first, then the largest first."""
@@ -80,9 +86,15 @@ class EngineLock:
         """Size of a wheel in bytes; the largest known size of the project's other wheels where its own is unknown."""
         return row.size or max((other.size or 0 for other in self.files if other.project == row.project), default=0)
 
+    def engine_file(self, python: str) -> LockedFile:
+        """The engine's own wheel."""
+        return next(row for row in self.for_python(python) if row.project == self.engine)
+
     def digest(self, python: str) -> str:
-        """SHA-256 (hex) over file names and hashes: two runtimes with the same digest hold the same files."""
+        """SHA-256 (hex) over file names, hashes and patches: runtimes with the same digest hold the same files."""
         rows = sorted(f"{row.file} {row.sha256 or '-'}\n" for row in self.for_python(python))
+        if self.series is not None:
+            rows.append(f"{self.series.name} {self.series.digest}\n")
         return hashlib.sha256("".join(rows).encode()).hexdigest()
 
 
@@ -102,6 +114,16 @@ def read_lock(engine: str, version: str) -> EngineLock:
             next_steps=["choose such an engine version in the profile", "or build a container image"],
         )
     return parse_lock(path.read_text(encoding="utf-8"))
+
+
+def profile_lock(profile: Profile) -> EngineLock:
+    """The lock of a profile's engine, with the patches that the profile wants. Raises OnecatError as `read_lock`."""
+    from onecat.patching import load_series
+
+    lock = read_lock(profile.engine.name, profile.engine.version)
+    if profile.image.patches is None:
+        return lock
+    return replace(lock, series=load_series(profile.image.patches).for_profile(profile))
 
 
 def parse_lock(text: str) -> EngineLock:

@@ -25,10 +25,11 @@ from onecat.files import write_atomically
 from onecat.images.disk import megabytes, out_of_space, out_of_space_told, run_logged
 from onecat.images.host_check import INSTALLED_PER_DOWNLOADED, check_machine, check_space
 from onecat.images.interpreters import OWN_VERSION, PRINT_VERSION, Interpreter, interpreters
-from onecat.images.lock import EngineLock, LockedFile, read_lock
+from onecat.images.lock import EngineLock, LockedFile, profile_lock
 from onecat.images.metadata_wheel import write_metadata_wheel
+from onecat.images.patched_wheel import ensure_patched_wheel
 from onecat.images.pip import clean_environment
-from onecat.images.wheels import Downloader, WheelStore, fetch, wheel_store
+from onecat.images.wheels import Downloader, WheelStore, fetch, file_sha256, wheel_store
 
 if TYPE_CHECKING:
     from onecat.config.schema import Profile
@@ -59,7 +60,7 @@ class NativeRuntime:
     """An engine ready to run on this machine.
 
     python: the runtime's interpreter. directory: its virtual environment. python_version: as "3.11".
-    lock_digest: SHA-256 over the files it consists of.
+    lock_digest: SHA-256 over the files it consists of, patches included.
     """
 
     engine: str
@@ -128,7 +129,7 @@ def _native_lock(profile: Profile) -> EngineLock:
             expected=f"runtime: {' or '.join(profile.launch.runtimes)}",
             next_steps=[f"onecat build --profile {profile.name} --runtime container"],
         )
-    return read_lock(profile.engine.name, profile.engine.version)
+    return profile_lock(profile)
 
 
 def _preferred(pythons: Sequence[str]) -> list[str]:
@@ -248,6 +249,8 @@ def _build(
     _import_check(python_path, log, report)
     digest = lock.digest(python)
     marker = {"schema": "onecat.runtime/1", "engine": lock.engine, "version": lock.version, "python": python}
+    if lock.series is not None:
+        marker["patches"] = f"{lock.series.name} sha256:{lock.series.digest}"
     write_atomically(
         directory / MARKER,
         json.dumps(marker | {"lock_digest": digest, "directory": str(directory.resolve())}, indent=2) + "\n",
@@ -302,6 +305,9 @@ def _install(
         store.directory, "vllm", companion_version(lock), COMPANION_SUMMARY
     )
     files = [(row.project, store.path(row), str(row.sha256)) for row in rows] + [("vllm", companion, companion_hash)]
+    if lock.series is not None:
+        patched = ensure_patched_wheel(lock, python, store, report).path
+        files = [row for row in files if row[0] != lock.engine] + [(lock.engine, patched, file_sha256(patched))]
     (directory / INSTALLING).touch()
     requirements = directory / "onecat-requirements.txt"
     requirements.write_text(install_requirements(files), encoding="utf-8")

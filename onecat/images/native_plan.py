@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onecat.images.build_host import local_free_space
 from onecat.images.disk import megabytes
 from onecat.images.host_check import INSTALLED_PER_DOWNLOADED
-from onecat.images.lock import read_lock
+from onecat.images.lock import profile_lock
 from onecat.images.native import choose_interpreter, find_runtime, runtime_directory
 from onecat.images.wheels import wheel_store
 
@@ -54,7 +54,7 @@ def native_plan(profile: Profile, home: Home) -> NativePlan:
 
     Raises OnecatError (exit code 2): no lock, or no Python that the engine has wheels for.
     """
-    lock = read_lock(profile.engine.name, profile.engine.version)
+    lock = profile_lock(profile)
     engine = f"{lock.engine} {lock.version}"
     present = find_runtime(profile, home)
     if present is not None:

