@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from onecat.config import load_profile
-from onecat.images.bundle import read_manifest
-from onecat.images.bundle_create import profile_text
 from onecat.paths import Home
 from tests.testbed.command import Onecat
-from tests.testbed.docker_daemon import DockerDaemon
 
 # What doctor tells people to install and a bundle cannot bring: a shared library of the system.
 SYSTEM_LIBRARIES = sorted(Path("/usr/lib").glob("*-linux-gnu/libnuma.so.1"))
@@ -26,7 +21,6 @@ tar -xf /bundle.tar onecat
 python3 -m venv env
 env/bin/pip install --quiet --no-index --require-hashes --find-links onecat --requirement onecat/requirements.txt
 """
-SAMPLE = "image: {recipe: vllm-stock, base: '%s', tag: '%s'}\nengine: {name: vllm, version: 0.27.1}\n"
 
 
 @pytest.fixture(scope="module")
