@@ -230,9 +230,7 @@ def compile_library(compiler: Sequence[str], source: Path, library: Path, *optio
         raise Failure(reason, "compilers and Python's headers: Triton needs them at run time", MISSING)
 
 
-MISSING = (
-    "install g++, gcc, libc6-dev and python3-dev of this Python in the runtime stage, or take a base image with them"
-)
+MISSING = "the runtime stage installs g++, gcc, libc6-dev and this Python's -dev package: keep its lines"
 
 
 def check_compilers(wanted: dict) -> str:
@@ -248,31 +246,24 @@ def check_compilers(wanted: dict) -> str:
 
 def check_triton(wanted: dict) -> str:
     """One Triton kernel compiles to machine code for each architecture, in a cache of its own."""
-    import triton
-
-    sizes = []
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "onecat_selftest_kernel.py"
+        source = Path(folder) / "kernel.py"
         source.write_text(KERNEL)
-        os.environ["TRITON_CACHE_DIR"] = str(Path(folder) / "cache")
-        sys.path.insert(0, folder)
-        try:
-            kernel = importlib.import_module(source.stem)
-            for architecture in wanted["architectures"]:
-                try:
-                    sizes.append(f"{len(kernel.cubin(architecture))} bytes for sm_{architecture}")
-                except Exception as error:
-                    raise Failure(
-                        f"triton {triton.__version__}: {type(error).__name__}: {str(error).strip()[-300:]}",
-                        f"a kernel compiled for sm_{architecture}",
-                        "keep Triton at the version that this torch pins: image.variables.triton in the profile",
-                    ) from error
-        finally:
-            sys.path.remove(folder)
-    return f"triton {triton.__version__} compiles: {', '.join(sizes)}"
+        environment = {**os.environ, "TRITON_CACHE_DIR": str(Path(folder) / "cache")}
+        command = [sys.executable, str(source), *map(str, wanted["architectures"])]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failure(
+            (done.stderr.strip().splitlines() or ["no message"])[-1][:300],
+            f"a kernel compiled for {', '.join(f'sm_{each}' for each in wanted['architectures'])}",
+            "keep Triton at the version that this torch pins: image.variables.triton in the profile",
+        )
+    return done.stdout.strip()
 
 
 KERNEL = """
+import sys
+
 import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
@@ -286,10 +277,11 @@ def add(first, second, result, count, BLOCK: tl.constexpr):
     tl.store(result + places, tl.load(first + places, inside) + tl.load(second + places, inside), inside)
 
 
-def cubin(architecture):
-    types = {"first": "*fp16", "second": "*fp16", "result": "*fp16", "count": "i32", "BLOCK": "constexpr"}
+types = {"first": "*fp16", "second": "*fp16", "result": "*fp16", "count": "i32", "BLOCK": "constexpr"}
+for architecture in map(int, sys.argv[1:]):
     source = ASTSource(add, types, constexprs={"BLOCK": 128})
-    return triton.compile(source, target=GPUTarget("cuda", architecture, 32)).asm["cubin"]
+    cubin = triton.compile(source, target=GPUTarget("cuda", architecture, 32)).asm["cubin"]
+    print(f"triton {triton.__version__} compiles {len(cubin)} bytes for sm_{architecture}")
 """
 
 
