@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onecat.errors import OnecatError
+from onecat.images.given_wheel import refusal_of_wheel
 from onecat.images.lock import EngineLock, lock_path, profile_lock, read_lock
 from onecat.images.metadata_wheel import metadata_wheel, metadata_wheel_name
 from onecat.images.native import COMPANION_SUMMARY, IMPORT_CHECK, companion_version
@@ -122,6 +123,9 @@ def render_context(
         wheel_stage=recipe.wheel_stage,
         refusal=refusal_without_torch(profile, options.origins) if recipe.torch_index else None,
     )
+    if recipe.given_wheel:
+        given = next((file.sha256 for file in context.stored if file.name.startswith("wheel/")), None)
+        context = replace(context, refusal=refusal_of_wheel(profile, options, given) or context.refusal)
     files: list[ContextFile] = []
     if recipe.wheels:
         context, extra = _with_wheels(context, profile, hashes or {})

@@ -20,6 +20,7 @@ class Recipe:
     wheels: the build context carries the wheels of the engine's lock. network: the build's steps need a network.
     patches: the engine is built from pinned source with the profile's patch series.
     torch_index: the build takes a PyTorch that only PyTorch's own index, or a mirror of it, has.
+    given_wheel: the engine is a wheel that others made; a person gives it, and its hash.
     shared: more directories under templates/image/ whose files belong to the context.
     wheel_stage: the stage that has the engine's wheel in /wheels.
     selftest: what the finished image must be able to do without a GPU, for templates/image/cuda/selftest.py.
@@ -31,6 +32,7 @@ class Recipe:
     network: bool
     patches: bool = False
     torch_index: bool = False
+    given_wheel: bool = False
     shared: tuple[str, ...] = ()
     wheel_stage: str | None = None
     selftest: dict[str, Any] = field(default_factory=dict)
