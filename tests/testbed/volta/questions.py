@@ -79,10 +79,14 @@ def linear() -> Iterator[tuple[str, Question]]:
         return lambda: kernels.choose_mp_linear_kernel(config).__name__
 
     def scaled(activation: Any, weight: Any) -> Question:
-        return lambda: type(kernels.init_fp8_linear_kernel(activation, weight, half, half, shape)).__name__
+        return lambda: (
+            type(
+                kernels.init_fp8_linear_kernel(activation, weight, half, half, shape, module_name="the layer")
+            ).__name__
+        )
 
     def int8(channelwise: bool, static: bool, symmetric: bool) -> Question:
-        return lambda: type(kernels.init_int8_linear_kernel(channelwise, static, symmetric, "")).__name__
+        return lambda: type(kernels.init_int8_linear_kernel(channelwise, static, symmetric, "the layer")).__name__
 
     def named(choose: Callable[..., Any], *arguments: Any) -> Question:
         return lambda: type(choose(*arguments)).__name__
@@ -104,7 +108,10 @@ def linear() -> Iterator[tuple[str, Question]]:
         ("block", keys.kFp8Static128BlockSym),
     ):
         choose = kernels.init_wfp8_a16_linear_kernel
-        yield f"wfp8a16 {subject}", named(choose, weight, keys.kFp8DynamicTokenSym, shape, half, half)
+        yield (
+            f"wfp8a16 {subject}",
+            named(choose, weight, keys.kFp8DynamicTokenSym, shape, half, half, None, "the layer"),
+        )
     yield "nvfp4", named(kernels.init_nvfp4_linear_kernel)
     yield "nvfp4 a16", named(kernels.init_nvfp4_linear_kernel, True)
     yield "mxfp4", named(kernels.init_mxfp4_linear_kernel, keys.kMxfp4Dynamic)
@@ -267,6 +274,39 @@ def operators() -> Iterator[tuple[str, Question]]:
         return "as native" if torch.equal(layer.forward_cuda(x, angles.cos(), angles.sin()), native) else "otherwise"
 
     yield "rotary embedding", rotary
+
+    def emulated_nvfp4() -> str:
+        from vllm.model_executor.layers.quantization.utils import nvfp4_emulation_utils as emulation
+
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(4, 64, generator=generator)
+        weight = torch.randint(0, 256, (32, 32), generator=generator).to(torch.uint8)
+        codes = torch.arange(128, dtype=torch.uint8)[torch.randint(0, 127, (32, 4), generator=generator)]
+        scales = codes.view(torch.float8_e4m3fn)
+        result = emulation.run_nvfp4_emulations(x, torch.tensor(3.0), weight, scales, torch.tensor(0.25), swizzle=False)
+
+        values = emulation.break_fp4_bytes(weight, torch.float32).view(32, 4, 16)
+        weight_wanted = (values * (scales.float() * 0.25).unsqueeze(-1)).view(32, 64)
+        x_scale = (3.0 * x.view(4, 4, 16).abs().amax(-1, keepdim=True) / 6).clamp(max=448).to(torch.float8_e4m3fn)
+        rounded = emulation.cast_to_fp4((x.view(4, 4, 16) * (3.0 / x_scale.float())).clamp(-6, 6))
+        x_wanted = (rounded * (x_scale.float() / 3.0)).view(4, 64)
+        return "right" if torch.allclose(result, x_wanted @ weight_wanted.t(), rtol=1e-5, atol=1e-3) else "wrong"
+
+    yield "emulated NVFP4", emulated_nvfp4
+
+    def emulated_int4(dtype: torch.dtype) -> Question:
+        from vllm.model_executor.layers.fused_moe.oracle import int_wna16
+
+        def answer() -> list[str]:
+            first, second = torch.zeros(2, 8, 64, dtype=torch.int32), torch.zeros(2, 4, 64, dtype=torch.int32)
+            scales = torch.ones(2, 1, 64, dtype=dtype)
+            weights = int_wna16._process_weights_emulation_gptq(first, second, scales, scales, None, None)[:2]
+            return [str(weight.dtype) for weight in weights]
+
+        return answer
+
+    yield "emulated INT4 experts of float16", emulated_int4(torch.float16)
+    yield "emulated INT4 experts of bfloat16", emulated_int4(torch.bfloat16)
 
 
 def collectives() -> Iterator[tuple[str, Question]]:
