@@ -10,6 +10,7 @@ onecat_with_engine             ... with the native engine that is kept between r
 run_unprivileged, small_disk, free_port, tiny_model
 nvml_library, fake_nvml        an NVML that answers for a described host
 engine_home, engine_runtime    a real native vLLM for the CPU
+patched_runtime                the same with the Python files of our series
 vllm_archive, vllm_source      the pinned source of the patched engine, as a file and unpacked
 cpu_image                      the image that `onecat build --profile cpu` makes
 """
@@ -39,6 +40,7 @@ from tests.testbed.nvml import library as nvml
 
 if TYPE_CHECKING:
     from onecat.images import NativeRuntime
+    from tests.testbed.patched_runtime import PatchedRuntime
 
 
 def pytest_sessionstart() -> None:
@@ -279,3 +281,14 @@ def cpu_image(base_image: str, docker_daemon: docker_daemons.DockerDaemon, engin
     arguments = ("build", "--profile", "cpu", "--runtime", "container", "--json")
     document = build(*arguments, timeout=1800).expect(0).json()
     return str(document["tag"])
+
+
+@pytest.fixture(scope="session")
+def patched_runtime(
+    engine_runtime: NativeRuntime, vllm_archive: Path, tmp_path_factory: pytest.TempPathFactory
+) -> PatchedRuntime:
+    """The native vLLM for the CPU with the Python files of our series, and its plugin."""
+    from tests.testbed import patched_runtime, sources
+
+    folder = tmp_path_factory.mktemp("patched-runtime") / "packages"
+    return patched_runtime.lay_out(engine_runtime, vllm_archive, sources.vllm_series(), folder, patched=True)

@@ -1,0 +1,141 @@
+"""The patched vLLM serves NVFP4 and FP8 checkpoints on the CPU, with the weights that their codes mean."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.testbed import quantised_checkpoints
+from tests.testbed.patched_runtime import PatchedRuntime
+
+pytestmark = pytest.mark.engine
+
+GENERATE = Path(__file__).parent / "volta_kernels" / "generate.py"
+# Checkpoint, its twin, data type, --quantization. fp8.py and ModelOpt know no float32.
+SERVED = {
+    "compressed-tensors NVFP4": ("nvfp4", "nvfp4", "float32", None),
+    "the same as quasar_nvfp4": ("nvfp4", "nvfp4", "float32", "quasar_nvfp4"),
+    "quasar_nvfp4 in config.json": ("quasar", "nvfp4", "float32", None),
+    "quasar_nvfp4 in quant_config.json": ("quasar-file", "nvfp4", "float32", "quasar_nvfp4"),
+    "ModelOpt NVFP4": ("modelopt", "modelopt", "bfloat16", None),
+    "compressed-tensors FP8 blocks": ("fp8-block", "fp8-block", "float32", None),
+    "DeepSeek's FP8 blocks": ("deepseek", "fp8-block", "bfloat16", None),
+}
+CHOSEN = {"nvfp4": "Using VoltaNvFp4LinearKernel for NVFP4 GEMM", "fp8": "Selected VoltaFp8LinearKernel for"}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all forms of checkpoints, made from the same weights."""
+    folder = tmp_path_factory.mktemp("models")
+    for form in quantised_checkpoints.FORMS:
+        quantised_checkpoints.write(folder, form)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answers(patched_runtime: PatchedRuntime, models: Path) -> dict[tuple[str, str, str | None], dict[str, Any]]:
+    """Greedy answers by checkpoint, data type and --quantization, all from one process."""
+    wanted = [(name, dtype, quantization) for name, _, dtype, quantization in SERVED.values()]
+    wanted += sorted({(f"{twin}-twin", dtype, None) for _, twin, dtype, _ in SERVED.values()})
+    wanted.append(("fp8-block", "float32", "quasar_nvfp4"))
+    documents = [
+        {"model": str(models / name), "dtype": dtype, "quantization": quantization}
+        for name, dtype, quantization in wanted
+    ]
+    # Where the processor has AMX, vLLM's own kernel for FP8 blocks stands before ours.
+    disabled = {"VLLM_DISABLED_KERNELS": "CPUFp8BlockScaledMMKernel"}
+    found = patched_runtime.answer(GENERATE, documents, timeout=400, **disabled)
+    return dict(zip(wanted, found, strict=True))
+
+
+@pytest.mark.parametrize("case", SERVED)
+def test_answers_are_those_of_the_dequantised_model(case: str, answers: Any) -> None:
+    name, twin, dtype, quantization = SERVED[case]
+    found, expected = answers[name, dtype, quantization], answers[f"{twin}-twin", dtype, None]
+    assert found["tokens"] == expected["tokens"]
+    # In bfloat16 both weights are rounded the same way. In float32 the sums of fused matrices are in another order.
+    tolerance = 1e-4 if dtype == "float32" else 0.05
+    for ours, theirs in zip(found["logprobs"], expected["logprobs"], strict=True):
+        assert ours == pytest.approx(theirs, abs=tolerance)
+    assert len({token for tokens in found["tokens"] for token in tokens}) > 4, "noise, not one token again and again"
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_our_kernel_is_chosen_and_the_log_says_so(kind: str, answers: Any) -> None:
+    log = [line for answer in answers.values() for line in answer["log"]]
+    assert any(line.startswith(CHOSEN[kind]) for line in log)
+
+
+def test_another_checkpoint_under_the_name_of_quasar_is_refused(answers: Any) -> None:
+    refused = answers["fp8-block", "float32", "quasar_nvfp4"]["refused"]
+    assert "quasar_nvfp4 means NVFP4 weights in compressed-tensors form" in refused
+    assert "Leave --quantization out" in refused
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def server(
+    patched_runtime: PatchedRuntime, models: Path, port: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], str]]:
+    """A real `vllm serve` of all processes, as a person starts it; gives its log."""
+    vllm = patched_runtime.python.parent / "vllm"
+    argv = [str(patched_runtime.python), str(vllm), "serve", str(models / "nvfp4"), "--quantization", "quasar_nvfp4"]
+    argv += ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), "--max-model-len", "128"]
+    argv += ["--dtype", "float32", "--enforce-eager"]
+    log = tmp_path_factory.mktemp("server") / "log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            argv, env=patched_runtime.environment(), stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        wait_for(process, port, log)
+        yield log.read_text
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    limit = time.monotonic() + 240
+    while True:
+        try:
+            if httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        assert process.poll() is None and time.monotonic() < limit, log.read_text()[-6000:]
+        time.sleep(0.5)
+
+
+def test_a_real_server_answers_with_the_same_tokens(server: Callable[[], str], port: int, answers: Any) -> None:
+    body = {"model": "tiny", "prompt": "hello", "max_tokens": 12, "temperature": 0, "ignore_eos": True}
+    body |= {"return_token_ids": True}
+    answer = httpx.post(f"http://127.0.0.1:{port}/v1/completions", json=body, timeout=60, trust_env=False)
+    assert answer.status_code == 200, answer.text
+    expected = answers["nvfp4-twin", "float32", None]["tokens"][0]
+    assert answer.json()["choices"][0]["token_ids"] == expected
+    log = server()
+    assert "vllm_volta registered VoltaNvFp4LinearKernel for nvfp4" in log
+    assert CHOSEN["nvfp4"] in log
+    assert "ERROR" not in log
