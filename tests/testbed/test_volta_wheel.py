@@ -22,10 +22,8 @@ from typing import Any
 import pytest
 
 from onecat.images import NativeRuntime
-from onecat.images.sources import fetch_source
 from onecat.patching import apply, load_series, unpack
 from onecat.patching.series import ADDED
-from onecat.paths import Home
 from tests.unit.volta.device_compiler import HEADERS
 
 STAND_INS = Path(__file__).parent / "cuda_build"
@@ -129,10 +127,9 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def released(tools: Path, engine_home: Home, tmp_path_factory: pytest.TempPathFactory) -> Build:
+def released(tools: Path, vllm_archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Build:
     """vLLM as it was released; `patched` changes this tree."""
-    archive = fetch_source(SERIES.upstream, engine_home, lambda line: print(line, file=sys.stderr))
-    return Build(unpack(archive, SERIES.upstream, tmp_path_factory.mktemp("patched")), tools)
+    return Build(unpack(vllm_archive, SERIES.upstream, tmp_path_factory.mktemp("patched")), tools)
 
 
 @pytest.fixture(scope="module")
