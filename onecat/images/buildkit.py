@@ -20,8 +20,9 @@ NEEDS_BUILDX = 23
 """From this version on the docker command has no BuildKit client in itself:
 https://docs.docker.com/engine/release-notes/23.0/"""
 ASK_SECONDS = 20.0
-CANCEL_SECONDS = 20.0
-"""How long the docker command may take to end a build when it is told to."""
+CANCEL_SECONDS = 5.0
+"""How long the docker command may take to end a build when it is told to. It hangs when a step is just being started
+(20.10); killed, its connection breaks, and the engine ends the step then."""
 _OF_ENGINE = ("DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_TLS")
 _NOT_OURS = ("DOCKER_CONTEXT", "DOCKER_DEFAULT_PLATFORM", "BUILDKIT_PROGRESS", "BUILDX_BUILDER", "BUILDKIT_HOST")
 
@@ -156,9 +157,12 @@ def _feed(stream: object, pieces: Iterator[bytes], trouble: list[OSError]) -> No
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let the docker command cancel the build, which it does when it is interrupted; kill it when it does not end."""
+    """Let the docker command cancel the build, which it does when it is told to end; kill it when it does not.
+
+    Not by SIGINT: a shell that runs onecat in the background has it ignored, in all that onecat starts as well.
+    """
     if process.poll() is None:
-        for number in (signal.SIGINT, signal.SIGKILL):
+        for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
             try:

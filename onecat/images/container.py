@@ -201,7 +201,7 @@ def build_wheel(
     built = build_stage(context, stage, tag, engine.docker_host, report, log_file(home, tag), choice)
     with contextlib.closing(connect(engine.docker_host, timeout=600)) as client:
         try:
-            path = _take_wheel(client, tag, options.wheel_only)
+            path = take_wheel(client, tag, options.wheel_only)
         finally:
             client.remove_image(tag)
     sha256 = file_sha256(path)
@@ -210,7 +210,7 @@ def build_wheel(
     return BuiltWheel(path, sha256, path.stat().st_size, built), prepared.plan
 
 
-def _take_wheel(client: Any, tag: str, folder: Path) -> Path:
+def take_wheel(client: Any, tag: str, folder: Path) -> Path:
     """Copy the one wheel in the stage's folder to `folder`, through a container that never runs."""
     container = client.create_container(tag, command=["true"], network_disabled=True)["Id"]
     try:

@@ -36,6 +36,7 @@ next, so that it spoils no cache; stages without it would be nobody's."""
 SILENCE_SECONDS = 15
 CLEANING_SECONDS = 60
 TOLD_LINES = 8
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True)
@@ -202,9 +203,10 @@ def _follow(output: Generator[str, None, None], progress: Progress, tell: Report
         place = f" in {progress.current.place}" if progress.current else ""
         tell(f"... nothing new for {seconds} s{place}")
 
-    with contextlib.closing(output), log.open("w", encoding="utf-8") as stream:
+    with contextlib.closing(output), log.open("w", buffering=1, encoding="utf-8") as stream:
         try:
-            for line in _whole_lines(_with_signs_of_life(_logged(output, stream.write), still)):
+            for line in _lines(_with_signs_of_life(output, still)):
+                stream.write(f"{line}\n")
                 progress.read(line, time.monotonic())
             progress.finish(time.monotonic())
         except BuildFailedError as error:
@@ -212,20 +214,17 @@ def _follow(output: Generator[str, None, None], progress: Progress, tell: Report
             raise
 
 
-def _logged(pieces: Iterable[str], write: Callable[[str], object]) -> Iterator[str]:
-    for piece in pieces:
-        write(piece)
-        yield piece
-
-
-def _whole_lines(pieces: Iterable[str]) -> Iterator[str]:
-    """Pieces of text as lines without their ends; a progress bar's returns end lines, too."""
+def _lines(pieces: Iterable[str]) -> Iterator[str]:
+    """Pieces of text as lines without their ends and colours; the returns of a progress bar end lines, too."""
     rest = ""
-    for piece in pieces:
-        *done, rest = (rest + piece).replace("\r", "\n").split("\n")
-        yield from done
-    if rest:
-        yield rest
+    try:
+        for piece in pieces:
+            *done, rest = (rest + _COLOUR.sub("", piece)).replace("\r", "\n").split("\n")
+            yield from done
+    except BuildFailedError:
+        yield from filter(None, [rest])  # the last words before it
+        raise
+    yield from filter(None, [rest])
 
 
 def _with_signs_of_life(pieces: Iterator[str], still: Callable[[int], None]) -> Iterator[str]:
@@ -277,7 +276,7 @@ _COMMAND = re.compile(
 
 def without_command(error: str) -> str:
     """The builder's last word without the step's own text, in which anything may stand, even what it looks for."""
-    return re.sub(r"\s+", " ", _COMMAND.sub("the command", error)).strip()
+    return re.sub(r"\s+", " ", _COMMAND.sub("...", error)).strip()
 
 
 def _values(request: BuildRequest) -> dict[str, str]:

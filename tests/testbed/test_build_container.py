@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from onecat.config import load_profile
-from onecat.images import Context, build_image, find_image, render_context
-from onecat.images.context import ContextFile
+from onecat.images import render_context
 from onecat.paths import Home
 from tests.testbed.command import Onecat
 from tests.testbed.docker_daemon import DockerDaemon
@@ -46,17 +45,6 @@ pytestmark = pytest.mark.testbed
 @pytest.fixture
 def engine_command(engine_home: Home, docker_daemon: DockerDaemon) -> Onecat:
     return Onecat(home=engine_home.data, cache=engine_home.cache, docker_host=docker_daemon.host)
-
-
-def small_context(tag: str, *instructions: str, base: str, files: tuple[ContextFile, ...] = ()) -> Context:
-    """A context that builds in a second: the labels and clean-up of the real ones, other instructions."""
-    head = [f"FROM {base}", "ARG ONECAT_CONTEXT=by-hand", "LABEL io.onecat.context=$ONECAT_CONTEXT"]
-    dockerfile = ContextFile("Dockerfile", "\n".join([*head, *instructions, ""]).encode())
-    return Context("test", tag, base, (base,), (dockerfile, *files))
-
-
-def untagged(docker_client: Any) -> set[str]:
-    return {image.id for image in docker_client.images.list(all=True) if not image.tags}
 
 
 @pytest.mark.engine
@@ -128,66 +116,6 @@ def test_a_container_without_network_rights_or_writable_root_answers(
         assert b"s3cret" not in container.logs()
     finally:
         container.remove(force=True)
-
-
-def test_a_small_build_reports_each_step_and_is_found_again(
-    docker_client: Any, docker_daemon: DockerDaemon, base_image: str, tmp_path: Path
-) -> None:
-    context = small_context("onecat-test/small:1", "RUN echo hello", base=base_image)
-    assert find_image(context, docker_daemon.host) is None
-    said: list[str] = []
-    image = build_image(context, docker_daemon.host, said.append, tmp_path / "log")
-    try:
-        assert any("step 4 of" in line and "RUN echo hello" in line for line in said)
-        assert "hello" in (tmp_path / "log").read_text()
-        found = find_image(context, docker_daemon.host)
-        assert found is not None and (found.image_id, found.built) == (image.image_id, False)
-        changed = small_context("onecat-test/small:1", "RUN echo other", base=base_image)
-        assert find_image(changed, docker_daemon.host) is None
-    finally:
-        docker_client.images.remove("onecat-test/small:1")
-
-
-def test_a_failed_step_shows_its_last_words_and_leaves_nothing(
-    docker_client: Any, docker_daemon: DockerDaemon, base_image: str, tmp_path: Path
-) -> None:
-    from onecat.errors import ExitCode, OnecatError
-
-    before = untagged(docker_client), {each.id for each in docker_client.containers.list(all=True)}
-    filler = ContextFile("filler", b"x" * 1000)
-    instructions = ("COPY filler /filler", "RUN echo it broke; exit 3")
-    context = small_context("onecat-test/broken:1", *instructions, base=base_image, files=(filler,))
-    with pytest.raises(OnecatError, match="could not be built: RUN echo it broke") as raised:
-        build_image(context, docker_daemon.host, lambda line: None, tmp_path / "log")
-    assert raised.value.code is ExitCode.ROLLED_BACK and "it broke" in raised.value.details
-    assert before == (untagged(docker_client), {each.id for each in docker_client.containers.list(all=True)})
-
-
-def test_an_interrupted_build_leaves_nothing(
-    docker_client: Any, docker_daemon: DockerDaemon, base_image: str, tmp_path: Path
-) -> None:
-    before = untagged(docker_client), {each.id for each in docker_client.containers.list(all=True)}
-    context = small_context("onecat-test/interrupted:1", "RUN touch /made", "RUN sleep 300", base=base_image)
-
-    def interrupt(line: str) -> None:
-        if "RUN sleep" in line:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        build_image(context, docker_daemon.host, interrupt, tmp_path / "log")
-    assert before == (untagged(docker_client), {each.id for each in docker_client.containers.list(all=True)})
-
-
-def test_several_stages_leave_one_image(
-    docker_client: Any, docker_daemon: DockerDaemon, base_image: str, tmp_path: Path
-) -> None:
-    lines = ("RUN touch /made", f"FROM {base_image}", "COPY --from=0 /made /made")
-    context = small_context("onecat-test/stages:1", *lines, base=base_image)
-    build_image(context, docker_daemon.host, lambda line: None, tmp_path / "log")
-    try:
-        assert not docker_client.images.list(filters={"dangling": True, "label": f"io.onecat.context={context.digest}"})
-    finally:
-        docker_client.images.remove("onecat-test/stages:1")
 
 
 def test_a_base_image_that_cannot_be_had_is_named(onecat_with_docker: Onecat) -> None:
