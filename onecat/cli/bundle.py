@@ -120,7 +120,8 @@ def load(
     from onecat.paths import home
 
     loaded = load_bundle(file, home(), console.progress, images=not no_images, docker_host=docker_host)
-    command = f"onecat build --profile {shlex.quote(loaded.profile)} --offline"
+    lock = f" --lock {shlex.quote(str(loaded.lock_file))}" if loaded.lock_file else ""
+    command = f"onecat build --profile {shlex.quote(loaded.profile)} --offline{lock}"
     if as_json:
         console.print_json(
             {

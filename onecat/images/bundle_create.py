@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
+import os
 import platform
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +35,10 @@ Report = Callable[[str], None]
 
 OWN, WHEELS, SOURCES, PATCHES, PROFILES, LOCK_FILE, IMAGES = (
     *("onecat", "wheels", "sources", "patches", "profiles"),
-    *("onecat.lock", "images.tar"),
+    *("onecat.lock", "images.tar.gz"),
 )
+IMAGE_RATIO = 0.4  # measured with gzip -1: Debian 12 249 MB to 100 MB, libtorch_cpu.so 434 MB to 131 MB
+GZIP_BLOCK = 4 << 20
 README = """\
 onecat {version}, profile {profile}: everything for a machine without a network.
 
@@ -230,19 +236,22 @@ def _images(
         ) from error
     if built is None:
         report(f"image: {context.tag} is not built, or from something else; only what it starts from goes in")
+        if context.source is not None:
+            report("image: without it, a machine without a network lacks the Python packages that its build downloads")
+            report(f"image: build it first: onecat build --profile {profile.name}, then make the bundle")
     tags = [*context.bases, *([context.tag] if built else [])]
     found = {tag: inspect(client, tag) for tag in tags}
     images = tuple(
         BundledImage(tag, each["Id"], each["Size"], tuple(each.get("RepoDigests") or ())) for tag, each in found.items()
     )
-    layers = {layer for each in found.values() for layer in each["RootFS"]["Layers"]}
-    about = max(each.size for each in images) if layers else 0
+    # The built one has the layers of the runtime's base in it; that of the compilers stands beside it.
+    about = round(sum({each.image_id: each.size for each in images}.values()) * IMAGE_RATIO)
     return images, [Source(IMAGES, lambda: saved_images(docker_host, tags), about=about)]
 
 
 @contextlib.contextmanager
 def saved_images(docker_host: str | None, tags: Sequence[str]) -> Iterator[Iterable[bytes]]:
-    """The archive of several images as `docker save` writes it, in pieces; layers they share are in it once.
+    """The archive of several images as `docker save` writes it, gzipped; layers they share are in it once.
 
     Raises OnecatError (exit code 3) when the engine hangs up.
     """
@@ -255,8 +264,35 @@ def saved_images(docker_host: str | None, tags: Sequence[str]) -> Iterator[Itera
         # The engine prepares the whole archive before its first byte.
         with client.get(address, params={"names": list(tags)}, stream=True, timeout=None) as answer:
             answer.raise_for_status()
-            yield answer.iter_content(CHUNK_BYTES)
+            yield gzipped(answer.iter_content(CHUNK_BYTES))
     except (APIError, RequestException) as error:
         raise unreachable(engine_address(docker_host), str(error)) from error
     finally:
         client.close()
+
+
+def gzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """A stream as gzip, compressed on all processors: a block of it is a member of its own (RFC 1952, 2.2).
+
+    `docker load` takes it as it is.
+    """
+    threads = os.cpu_count() or 1
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[bytes]] = deque()
+        for block in _blocks(pieces):
+            waiting.append(pool.submit(gzip.compress, block, 1, mtime=0))
+            if len(waiting) > 2 * threads:
+                yield waiting.popleft().result()
+        for each in waiting:
+            yield each.result()
+
+
+def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Pieces gathered to blocks of GZIP_BLOCK bytes or a little more; one block, an empty one, for no pieces."""
+    block = bytearray()
+    for piece in pieces:
+        block += piece
+        if len(block) >= GZIP_BLOCK:
+            yield bytes(block)
+            block.clear()
+    yield bytes(block)

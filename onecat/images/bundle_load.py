@@ -210,7 +210,7 @@ def _load_images(
                 f"{client.base_url}/v{client.api_version}/images/load",
                 params={"quiet": 1},
                 data=opened.pieces,
-                headers={"Content-Type": "application/x-tar"},
+                headers={"Content-Type": "application/gzip"},
                 timeout=None,
             ) as answer,
         ):

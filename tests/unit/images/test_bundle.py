@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import tarfile
@@ -19,7 +20,7 @@ from onecat.config import load_profile
 from onecat.errors import ExitCode, OnecatError
 from onecat.images import bundle as bundles
 from onecat.images.bundle import Manifest, Source, members_of, read_manifest, verify_bundle, write_bundle
-from onecat.images.bundle_create import profile_text
+from onecat.images.bundle_create import GZIP_BLOCK, gzipped, profile_text
 from onecat.images.bundle_load import load_bundle
 from onecat.images.lock import EngineLock, LockedFile
 from onecat.patching import load_series
@@ -55,7 +56,7 @@ def streamed(name: str, *pieces: bytes) -> Source:
 def bundle(tmp_path: Path) -> Path:
     """A small bundle: a name longer than tar's field, an empty file, a stream."""
     sources = [Source.of_bytes("README.txt", b"hello\n"), Source.of_bytes(LONG, b"x" * 700), Source.of_bytes("e", b"")]
-    write_bundle(tmp_path / "b.tar", FACTS, [*sources, streamed("images.tar", b"one", b"two" * 1000)], quiet)
+    write_bundle(tmp_path / "b.tar", FACTS, [*sources, streamed("images.tar.gz", b"one", b"two" * 1000)], quiet)
     return tmp_path / "b.tar"
 
 
@@ -68,9 +69,9 @@ def refused(path: Path) -> OnecatError:
 def test_any_tar_reads_it_and_its_manifest_comes_first(bundle: Path) -> None:
     with tarfile.open(bundle) as archive:
         names = archive.getnames()
-        assert names == ["manifest.json", "README.txt", LONG, "e", "images.tar"]
+        assert names == ["manifest.json", "README.txt", LONG, "e", "images.tar.gz"]
         manifest = json.load(archive.extractfile("manifest.json"))  # type: ignore[arg-type]
-        assert archive.extractfile("images.tar").read() == b"one" + b"two" * 1000  # type: ignore[union-attr]
+        assert archive.extractfile("images.tar.gz").read() == b"one" + b"two" * 1000  # type: ignore[union-attr]
     assert manifest["schema"] == "onecat.bundle/1"
     assert [row["size"] for row in manifest["members"]] == [6, 700, 0, 3003]
 
@@ -84,7 +85,7 @@ def test_what_was_written_is_what_is_read(bundle: Path) -> None:
 
 def test_the_same_content_gives_the_same_bytes(bundle: Path, tmp_path: Path) -> None:
     sources = [Source.of_bytes("README.txt", b"hello\n"), Source.of_bytes(LONG, b"x" * 700), Source.of_bytes("e", b"")]
-    write_bundle(tmp_path / "again.tar", FACTS, [*sources, streamed("images.tar", b"onetwo", b"two" * 999)], quiet)
+    write_bundle(tmp_path / "again.tar", FACTS, [*sources, streamed("images.tar.gz", b"onetwo", b"two" * 999)], quiet)
     assert (tmp_path / "again.tar").read_bytes() == bundle.read_bytes()
 
 
@@ -120,7 +121,7 @@ def test_a_cut_off_file_names_what_is_missing(bundle: Path) -> None:
     bundle.write_bytes(content[: content.index(b"x" * 100) + 300])
     error = refused(bundle)
     assert error.code is ExitCode.NO and error.details[0] == f"it is cut off: it ends in {LONG}"
-    assert f"missing: {LONG}" in error.details and "missing: images.tar" in error.details
+    assert f"missing: {LONG}" in error.details and "missing: images.tar.gz" in error.details
     assert "copy it again" in error.next_steps[0]
 
 
@@ -181,12 +182,18 @@ def test_an_interruption_leaves_what_was_there(bundle: Path) -> None:
         yield ()
 
     with pytest.raises(KeyboardInterrupt):
-        write_bundle(bundle, FACTS, [Source("images.tar", interrupted)], quiet)
+        write_bundle(bundle, FACTS, [Source("images.tar.gz", interrupted)], quiet)
     assert bundle.read_bytes() == before and list(bundle.parent.iterdir()) == [bundle]
 
 
 def test_a_member_beyond_what_octal_digits_can_say_has_a_header_of_the_same_length() -> None:
-    assert len(bundles._header("images.tar", 20 << 30)) == len(bundles._header("images.tar", 0)) == 512
+    assert len(bundles._header("images.tar.gz", 20 << 30)) == len(bundles._header("images.tar.gz", 0)) == 512
+
+
+@given(st.lists(st.binary(max_size=50), max_size=20), st.integers(0, 3))
+def test_images_are_compressed_to_ordinary_gzip(pieces: list[bytes], large: int) -> None:
+    pieces = [*pieces, b"x" * (GZIP_BLOCK + 1), b"y"][: len(pieces) + large]
+    assert gzip.decompress(b"".join(gzipped(iter(pieces)))) == b"".join(pieces)
 
 
 # --- loading ---------------------------------------------------------------------------------------------------------
