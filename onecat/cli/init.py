@@ -32,7 +32,7 @@ def init(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.init/1).")] = False,
 ) -> None:
-    from onecat.config import deployment_name, load_deployment, load_profile, starter_text
+    from onecat.config import deployment_name, is_file_name, load_deployment, load_profile, starter_text
     from onecat.errors import OnecatError
 
     path = directory / FILE
@@ -47,7 +47,8 @@ def init(
     chosen = load_profile(name)
     shown_model = PLACEHOLDER if model is None else _as_written(model, directory)
     subject = model.absolute().name if model is not None else directory.absolute().name
-    text = starter_text(deployment_name(subject), chosen, shown_model)
+    own_file = _as_written(Path(name), directory) if is_file_name(name) else None
+    text = starter_text(deployment_name(subject), chosen, shown_model, own_file)
     kept = path.with_name(f"{FILE}.old") if there else None
     new = path.with_name(f"{FILE}.new")
     try:
@@ -105,8 +106,8 @@ def detected() -> tuple[str, str]:
     return found.profile, f"this machine has {found.seen}" if found.seen[0].isdigit() else found.seen
 
 
-def _as_written(model: Path, directory: Path) -> str:
-    """A model path for the file in `directory`: absolute stays absolute, relative is told from that directory."""
-    if model.is_absolute() or str(model).startswith("~"):
-        return str(model)
-    return os.path.relpath(model.absolute(), directory.absolute())
+def _as_written(path: Path, directory: Path) -> str:
+    """A path for the file in `directory`: absolute stays absolute, relative is told from that directory."""
+    if path.is_absolute() or str(path).startswith("~"):
+        return str(path)
+    return os.path.relpath(path.absolute(), directory.absolute())

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from onecat.config.combinations import SET_BY_ONECAT
     from onecat.config.editor_schema import json_schema
     from onecat.config.layers import layer_name
-    from onecat.config.loading import deployment_from, list_profiles, load_deployment, load_profile
+    from onecat.config.loading import deployment_from, is_file_name, list_profiles, load_deployment, load_profile
     from onecat.config.schema import Deployment, Origin, Profile
     from onecat.config.starter import deployment_name, starter_text
     from onecat.config.validate import nearest_name
 
 _HOMES = {
     "SET_BY_ONECAT": "combinations",
+    "is_file_name": "loading",
     "json_schema": "editor_schema",
     "layer_name": "layers",
     "deployment_from": "loading",
@@ -40,6 +41,7 @@ __all__ = [
     "Profile",
     "deployment_from",
     "deployment_name",
+    "is_file_name",
     "json_schema",
     "layer_name",
     "list_profiles",

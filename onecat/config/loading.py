@@ -25,9 +25,9 @@ def load_deployment(path: Path, overrides: Mapping[str, Any] | None = None) -> D
         path: the file.
         overrides: values by dotted path (`port`, `model.path`, `serve.max-model-len`), already typed.
 
-    The result has an absolute `model.path` and secret files (relative ones count from the file's directory, those of
-    the command line from the working directory) and knows the origin of each value. Raises OnecatError (exit code 2)
-    that tells all problems with file, line and column.
+    The result has an absolute `model.path`, and absolute paths of secret files and of a profile of one's own (relative
+    ones count from the file's directory, those of the command line from the working directory), and knows the origin of
+    each value. Raises OnecatError (exit code 2) that tells all problems with file, line and column.
     """
     return _deployment(read_source(path), path.absolute().parent, overrides or {})
 
@@ -48,7 +48,7 @@ def load_profile(name_or_path: str) -> Profile:
     Raises OnecatError (exit code 2): an unknown name with the nearest one, or all problems of the file.
     """
     shipped = resource_directory("profiles")
-    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+    if is_file_name(name_or_path):
         return _profile(read_layers(Path(name_or_path), None, shipped, _layer_names))
     known = list_profiles()
     if name_or_path not in known:
@@ -56,6 +56,11 @@ def load_profile(name_or_path: str) -> Profile:
     return _profile(
         read_layers(shipped / f"{name_or_path}.yaml", f"profiles/{name_or_path}.yaml", shipped, _layer_names)
     )
+
+
+def is_file_name(profile: str) -> bool:
+    """Whether the name of a profile means a file."""
+    return "/" in profile or profile.endswith((".yaml", ".yml"))
 
 
 def _layer_names() -> list[str]:
@@ -80,6 +85,7 @@ def _deployment(source: Source, base: Path, overrides: Mapping[str, Any]) -> Dep
     if isinstance(checked, list):
         raise problems_error(source.texts, checked)
     origins = _origins(source, "onecat.yaml", overridden)
+    checked = _with_profile_path(_with_origins(checked, origins), base, overridden)
     profile = _profile_of(checked, source, origins)
     conflicts = [each for rule in DEPLOYMENT_RULES for each in rule(checked, profile)]
     if conflicts:
@@ -99,7 +105,7 @@ def _profile(source: Source) -> Profile:
 
 def _profile_of(deployment: Deployment, source: Source, origins: Mapping[KeyPath, Origin]) -> Profile:
     known = list_profiles()
-    if deployment.profile in known:
+    if deployment.profile in known or is_file_name(deployment.profile):
         return load_profile(deployment.profile)
     where = origins[("profile",)].where
     error = _unknown_profile(deployment.profile, known, where)
@@ -151,17 +157,30 @@ def _located(conflicts: Iterable[Conflict], source: Source, overridden: frozense
     return problems
 
 
+def _resolved(deployment: Deployment, text: str, path: KeyPath, base: Path, overridden: frozenset[KeyPath]) -> str:
+    """A path of the deployment, told from the file or, for one of the command line, from the working directory."""
+    start = Path.cwd() if path in overridden else base
+    try:
+        return str(start / Path(text).expanduser())
+    except RuntimeError:
+        raise OnecatError(
+            f"`{'.'.join(map(str, path))}` is {text}, and there is no such home directory",
+            expected="a path, best an absolute one",
+            where=deployment.origin(*path).where,
+        ) from None
+
+
+def _with_profile_path(deployment: Deployment, base: Path, overridden: frozenset[KeyPath]) -> Deployment:
+    """The deployment with an absolute path to a profile of one's own; a name stays."""
+    if not is_file_name(deployment.profile):
+        return deployment
+    path = _resolved(deployment, deployment.profile, ("profile",), base, overridden)
+    return deployment.model_copy(update={"profile": path})
+
+
 def _absolute(deployment: Deployment, base: Path, overridden: frozenset[KeyPath]) -> Deployment:
     def resolve(text: str, path: KeyPath) -> str:
-        start = Path.cwd() if path in overridden else base
-        try:
-            return str(start / Path(text).expanduser())
-        except RuntimeError:
-            raise OnecatError(
-                f"`{'.'.join(map(str, path))}` is {text}, and there is no such home directory",
-                expected="a path, best an absolute one",
-                where=deployment.origin(*path).where,
-            ) from None
+        return _resolved(deployment, text, path, base, overridden)
 
     model = deployment.model.model_copy(update={"path": resolve(deployment.model.path, ("model", "path"))})
     secret = deployment.secrets.api_key

@@ -298,7 +298,9 @@ class Deployment(Document):
     """onecat.yaml: one model served by one profile on some hosts."""
 
     name: Name
-    profile: Name
+    profile: str = Field(
+        min_length=1, description="Name of a profile that ships with onecat, or a file of one's own, as ./mine.yaml"
+    )
     model: Model
     hosts: tuple[str, ...] = Field(("local",), min_length=1)
     runtime: RuntimeKind | None = Field(None, description="Overrides the profile's runtime")

@@ -56,13 +56,16 @@ model:
 """
 
 
-def starter_text(name: str, profile: Profile, model: str) -> str:
-    """The text of a new onecat.yaml. `model` is the path as it shall stand there."""
+def starter_text(name: str, profile: Profile, model: str, profile_file: str | None = None) -> str:
+    """The text of a new onecat.yaml.
+
+    `model` is the path as it shall stand there, and so is `profile_file`, of a profile that does not ship with onecat.
+    """
     served = re.split(r"[/\\]", model.rstrip("/\\"))[-1] or "model"
     runtimes = profile.launch.runtimes
     text = _TEXT.format(
         name=_scalar(name),
-        profile=profile.name,
+        profile=_scalar(profile_file or profile.name),
         model=_scalar(model),
         served=_scalar(served),
         runtime=profile.launch.runtime,

@@ -176,7 +176,7 @@ def _preflight(rollout: _Rollout, home: Home, launcher: Launcher | None) -> None
     preflight.check_plan(plan)
     if plan.container is not None:
         preflight.check_docker_host(engine_address(rollout.docker_host))
-        preflight.check_accelerator_files(rollout.profile.name, plan.container)
+        preflight.check_accelerator_files(rollout.deployment.profile, plan.container)
     model = Path(plan.model_directory)
     preflight.check_model(model)
     preflight.read_secret(rollout.secret)
@@ -186,9 +186,9 @@ def _preflight(rollout: _Rollout, home: Home, launcher: Launcher | None) -> None
     if plan.container is not None:
         preflight.check_readable_in_container(model, _container_user(model))
         if not image_present(rollout.docker_host, plan.container.image):
-            raise missing_image(plan.container.image, rollout.profile.name)
+            raise missing_image(plan.container.image, rollout.deployment.profile)
     else:
-        preflight.check_runtime(rollout.profile.name, launcher, rollout.argv)
+        preflight.check_runtime(rollout.deployment.profile, launcher, rollout.argv)
 
 
 def _container_user(model: Path) -> tuple[int, int]:

@@ -35,6 +35,15 @@ def test_init_writes_a_file_that_loads_and_tells_what_comes_next(tmp_path: Path)
     assert Path(deployment.model.path).resolve() == tmp_path / "models/chat 7B"
 
 
+def test_init_writes_the_file_of_a_profile_of_ones_own_as_seen_from_onecat_yaml(tmp_path: Path, model: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("name: mine\nextends: [cpu]\nengine: {version: 0.27.1}\n")
+    done = run(tmp_path, "init", "--profile", "./mine.yaml", "--model", str(model), "site")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\nprofile: ../mine.yaml " in (tmp_path / "site" / "onecat.yaml").read_text()
+    planned = json.loads(run(tmp_path / "site", "plan", "--json").stdout)
+    assert (planned["profile"], planned["engine"]) == ("mine", "vllm-cpu")
+
+
 def test_init_never_replaces_a_file_unasked_and_keeps_the_old_one_when_asked(tmp_path: Path) -> None:
     (tmp_path / "onecat.yaml").write_text("mine")
     refused = run(tmp_path, "init", "--profile", "cpu")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onecat.config import Deployment, Origin, deployment_from, load_deployment
+from onecat.config import Deployment, Origin, deployment_from, load_deployment, load_profile
 from onecat.config.combinations import LOOKS_SECRET
 from onecat.errors import ExitCode, OnecatError
 
@@ -38,6 +38,17 @@ def test_paths_count_from_the_file_and_not_from_the_working_directory(tmp_path: 
     assert deployment.model.path == str(tmp_path / "models/tiny")
     assert deployment.secrets.api_key is not None
     assert deployment.secrets.api_key.file == str(tmp_path / "key")
+
+
+def test_a_profile_of_ones_own_is_a_file_told_from_onecat_yaml(tmp_path: Path, load: Load) -> None:
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles" / "mine.yaml").write_text("name: mine\nextends: [h200]\n")
+    text = HEAD.replace("profile: cpu", "profile: profiles/mine.yaml")
+    deployment = load(text)
+    assert deployment.profile == str(tmp_path / "profiles" / "mine.yaml")
+    assert load_profile(deployment.profile).engine.name == "vllm"
+    assert refused(load, text + "runtime: native\n").found == "profile `mine` has no runtime `native`"
+    assert refused(load, text.replace("mine", "yours")).found.endswith("profiles/yours.yaml does not exist")
 
 
 def test_each_value_knows_where_it_came_from(load: Load) -> None:
