@@ -150,7 +150,8 @@ def profile_text(profile: Profile) -> bytes:
     """A profile with everything it inherits, as a file that `--profile FILE` takes."""
     import yaml
 
-    data = profile.model_dump(mode="json", exclude_defaults=True)
+    # Its layers are in it already, and need not be there where the bundle is loaded.
+    data = profile.model_dump(mode="json", exclude_defaults=True, exclude={"extends", "drop"})
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110).encode()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onecat.config import Profile, load_profile
+from onecat.config import Profile, list_profiles, load_profile
 from onecat.errors import ExitCode, OnecatError
 from onecat.resources import resource_directory
 
@@ -210,3 +210,13 @@ def test_the_other_release_of_vllm_ascend_goes_on_the_same_hardware(tmp_path: Pa
     assert (mine.engine.version, mine.image.base) == ("0.18.0", "ascend/vllm-ascend:v0.18.0")
     assert mine.image.variables["cann"] == "8.5.1"
     assert mine.launch.container.devices == load_profile("ascend910b").launch.container.devices
+
+
+@pytest.mark.parametrize("name", list_profiles())
+def test_a_profile_written_out_with_all_that_it_inherits_is_the_same_profile(tmp_path: Path, name: str) -> None:
+    from onecat.images.bundle_create import profile_text
+
+    profile = load_profile(name)
+    again = load_profile(written(tmp_path, profile_text(profile).decode()))
+    unlike = {"extends", "drop"}
+    assert again.model_dump(exclude=unlike) == profile.model_dump(exclude=unlike)
