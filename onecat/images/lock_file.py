@@ -17,6 +17,7 @@ from onecat.errors import ExitCode, OnecatError
 from onecat.files import write_atomically
 from onecat.images.bundle_create import profile_text
 from onecat.images.context import render_context
+from onecat.images.given_wheel import VARIABLE
 from onecat.images.lock import lock_path, read_lock
 from onecat.images.options import LockedPackage
 from onecat.images.recipe import COMMON, load_recipe
@@ -112,6 +113,8 @@ def known_entry(profile: Profile, hashes: Mapping[str, str], pythons: tuple[str,
         unlocked["images", base] = "no build with a Docker engine has looked at it yet"
     if context.source is not None:
         values["source", context.source.file] = f"sha256:{context.source.sha256}"
+    if isinstance(given := profile.image.variables.get(VARIABLE), str):
+        values["wheel",] = f"sha256:{given.lower()}"
     if profile.image.patches is not None:
         _add_series(profile, values)
     if lock_path(profile.engine.name, profile.engine.version).is_file():
@@ -124,7 +127,7 @@ def known_entry(profile: Profile, hashes: Mapping[str, str], pythons: tuple[str,
                     values[key] = f"{row.version} sha256:{sha256}"
                 else:
                     unlocked[key] = f"nobody has seen {row.file} yet"
-    else:
+    elif load_recipe(profile.image.recipe).torch_index:
         python = str(profile.image.variables.get("python", ""))
         unlocked["packages", python] = "pip chooses them in the image's build; none has been read yet"
     return LockEntry(values, unlocked)
@@ -153,15 +156,18 @@ def _add_series(profile: Profile, values: dict[Key, str]) -> None:
 
 
 def _recipe_digest(name: str) -> str:
-    """SHA-256 (hex) over all templates and plain files that a recipe may be rendered from."""
-    root = load_recipe(name).directory.parent
-    recipes = {path.parent.name for path in root.glob("*/recipe.yaml")} - {name}
+    """SHA-256 (hex) over all templates and plain files that a recipe is rendered from."""
+    recipe = load_recipe(name)
+    root = recipe.directory.parent
+    folders = [root / each for each in (COMMON, *recipe.shared)]
+    paths = {path for folder in (*folders, recipe.directory) for path in folder.rglob("*") if path.is_file()}
+    if any(b'"stages/' in path.read_bytes() for path in paths):
+        paths |= set((root / "stages").iterdir())
     rows = [
         f"{path.relative_to(root).as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and path.relative_to(root).parts[0] not in recipes
+        for path in sorted(paths)
+        if "__pycache__" not in path.parts
     ]
-    assert any(row.startswith(f"{COMMON}/") for row in rows)
     return hashlib.sha256("".join(rows).encode()).hexdigest()
 
 
