@@ -39,17 +39,13 @@ def register(app: typer.Typer) -> None:
     group.callback()(without_command)
     group.command("list", help="List the series that ship with onecat, and their patches.")(list_all)
     group.command("show", help="Show what is said about a patch, and its diff.")(show)
-    group.command("verify", help="Check whether each patch fits the source; exit code 1 when one does not.")(verify)
-    group.command("apply", help="Put a series on an unpacked source, or unpack the source there first.")(apply)
+    group.command("verify", help="Check that each patch fits the source; exit code 1 if not.")(verify)
+    group.command("apply", help="Put a series on a source, unpacked first where there is none.")(apply)
     group.command("reverse", help="Take a series off a source again, byte for byte.")(reverse)
-    group.command("status", help="Tell what is applied to a source; exit code 1 unless all of the series is.")(status)
+    group.command("status", help="Tell what of a series is on a source; exit code 1 unless all.")(status)
     group.command("new", help="Make a new patch of the edits in a patched source.")(patch_making.new)
-    group.command("refresh", help="Write the patches anew: without offsets, with the edits of a patched source.")(
-        patch_making.refresh
-    )
-    group.command("rebase", help="Try a series on another release and tell what upstream changed around it.")(
-        patch_making.rebase
-    )
+    group.command("refresh", help="Write patches anew, with the edits of a patched source.")(patch_making.refresh)
+    group.command("rebase", help="Try a series on another release; tell what upstream changed.")(patch_making.rebase)
     app.add_typer(group, name="patch")
 
 
