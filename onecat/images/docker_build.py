@@ -260,13 +260,27 @@ def _step_failed(progress: Progress, error: str, request: BuildRequest, address:
     where = f": {shortened(step.instruction, 70)}" if step else ""
     last = [line for line in output[-TOLD_LINES:] if line.strip()]
     evidence = [] if known is None else [line for line in known.evidence if line not in map(str.strip, last)]
+    own = _own_words(output)
+    found = known.cause if known else own["found"][-1] if own["found"] else None
+    steps = [*(known.fix if known else ()), *own["next"]]
     return OnecatError(
-        f"the image could not be built{where}" if known is None else f"the image could not be built: {known.cause}",
+        f"the image could not be built{where}" if found is None else f"the image could not be built: {found}",
+        expected=own["expected"][-1] if own["expected"] and known is None else None,
         where=f"{f'{step.place}, ' if step else ''}{address}, builder's log {log}",
         details=[*evidence, *last, error[:300]],
-        next_steps=known.fix if known else ["read the builder's log, then run the same command again"],
+        next_steps=steps or ["read the builder's log, then run the same command again"],
         code=ExitCode.ROLLED_BACK,
     )
+
+
+def _own_words(output: Iterable[str]) -> dict[str, list[str]]:
+    """What the scripts of our recipes say when they give up: lines `onecat: found: ...`, `expected`, `next`."""
+    words: dict[str, list[str]] = {"found": [], "expected": [], "next": []}
+    for line in output:
+        kind, colon, text = line.strip().removeprefix("onecat: ").partition(": ")
+        if line.strip().startswith("onecat: ") and colon and kind in words:
+            words[kind].append(text)
+    return words
 
 
 _COMMAND = re.compile(

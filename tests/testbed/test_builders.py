@@ -168,6 +168,15 @@ def test_an_unknown_failure_shows_its_last_words(
     assert raised.value.code is ExitCode.ROLLED_BACK and "it broke" in raised.value.details
 
 
+def test_what_a_recipes_script_says_is_what_the_user_is_told(
+    base_image: str, choice: Any, build: Callable[..., BuiltImage]
+) -> None:
+    says = "RUN for l in 'found: no nvcc' 'expected: one' 'next: install it'; do echo \"onecat: $l\" >&2; done; exit 1"
+    with pytest.raises(OnecatError, match="could not be built: no nvcc") as raised:
+        build(small_context(f"onecat-test/words-{choice}:1", says, base=base_image))
+    assert (raised.value.expected, raised.value.next_steps) == ("one", ("install it",))
+
+
 def test_an_interrupted_build_ends_its_step_and_goes_on_from_there(
     docker_client: Any, base_image: str, unique: str, tmp_path: Path, choice: Any, build: Callable[..., BuiltImage]
 ) -> None:

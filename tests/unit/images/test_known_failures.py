@@ -137,7 +137,7 @@ LOGS: dict[str, list[tuple[str, str]]] = {
     "wheel.platform": [
         ("ERROR: vllm-0.27.1-cp311-cp311-linux_x86_64.whl is not a supported wheel on this platform.", "--wheel-only"),
     ],
-    "selftest.failed": [("onecat self-test: FAILED: vllm/_C.abi3.so has no code for sm_70", BUILD)],
+    "selftest.failed": [("selftest device-code: FAILED\nonecat: found: vllm/_C.abi3.so has no code for sm_70", BUILD)],
     "docker.base-image": [
         (
             "pull access denied for nvidia/cuda, repository does not exist or may require 'docker login'",
