@@ -120,8 +120,10 @@ def load(
     from onecat.paths import home
 
     loaded = load_bundle(file, home(), console.progress, images=not no_images, docker_host=docker_host)
-    lock = f" --lock {shlex.quote(str(loaded.lock_file))}" if loaded.lock_file else ""
-    command = f"onecat build --profile {shlex.quote(loaded.profile)} --offline{lock}"
+    words = ["onecat", "build", "--profile", loaded.profile, "--offline"]
+    words += ["--find-links", str(loaded.packages)] if loaded.packages else []
+    words += ["--lock", str(loaded.lock_file)] if loaded.lock_file else []
+    command = shlex.join(words)
     if as_json:
         console.print_json(
             {
@@ -155,7 +157,12 @@ def _summary(file: Path, manifest: Manifest) -> str:
     if series:
         lines.append(f"patches:  {series['name']}, sha256 {series['digest'][:12]}")
     lines += [f"image:    {row['tag']}" for row in facts["images"]]
-    for label, folder in (("packages", "onecat"), ("wheels", "wheels"), ("sources", "sources")):
+    for label, folder in (
+        ("own", "onecat"),
+        ("wheels", "wheels"),
+        ("packages", "packages"),
+        ("sources", "sources"),
+    ):
         members = manifest.below(folder)
         if members:
             lines.append(f"{label + ':':<9} {len(members)} files, {megabytes(sum(each.size for each in members))}")

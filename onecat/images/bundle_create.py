@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packaging.requirements import Requirement
+
 from onecat import __version__
 from onecat.errors import ExitCode, OnecatError
 from onecat.images.bundle import CHUNK_BYTES, Manifest, Source, write_bundle
@@ -24,7 +26,14 @@ from onecat.images.docker_engine import connect, engine_address, unreachable
 from onecat.images.engine_images import ensure_base, inspect
 from onecat.images.interpreters import OWN_VERSION, interpreter_with_pip
 from onecat.images.lock import EngineLock, lock_path, read_lock
-from onecat.images.own_wheel import fetch_own_wheels, own_requirements, own_wheel, requirements_text
+from onecat.images.own_wheel import (
+    PinnedRequirement,
+    fetch_own_wheels,
+    fetch_pinned,
+    own_requirements,
+    own_wheel,
+    requirements_text,
+)
 from onecat.images.wheels import Downloader, WheelStore, fetch, file_sha256, wheel_store
 
 if TYPE_CHECKING:
@@ -33,10 +42,11 @@ if TYPE_CHECKING:
 
 Report = Callable[[str], None]
 
-OWN, WHEELS, SOURCES, PATCHES, PROFILES, LOCK_FILE, IMAGES = (
-    *("onecat", "wheels", "sources", "patches", "profiles"),
+OWN, WHEELS, PACKAGES, SOURCES, PATCHES, PROFILES, LOCK_FILE, IMAGES = (
+    *("onecat", "wheels", "packages", "sources", "patches", "profiles"),
     *("onecat.lock", "images.tar.gz"),
 )
+IMAGE_GLIBC = "2.39"  # of Ubuntu 24.04, which the images that are built from source start from
 IMAGE_RATIO = 0.4  # measured with gzip -1: Debian 12 249 MB to 100 MB, libtorch_cpu.so 434 MB to 131 MB
 GZIP_BLOCK = 4 << 20
 README = """\
@@ -124,6 +134,8 @@ def create_bundle(
         facts["series"] = series
         small += files
     large = _wheels(lock, chosen, store, logs, report) if lock else []
+    if lock is None and lock_file is not None:
+        large += _packages(profile, lock_file, store, logs, report)
     if context.source is not None:
         from onecat.images.sources import fetch_source
 
@@ -203,6 +215,22 @@ def _wheels(lock: EngineLock, pythons: Sequence[str], store: WheelStore, logs: P
     return [found[name] for name in sorted(found)]
 
 
+def _packages(profile: Profile, lock_file: Path, store: WheelStore, logs: Path, report: Report) -> list[Source]:
+    """The wheels that the lock file names for an image whose packages pip installs in its build."""
+    from onecat.images.lock_file import read_lock_file
+
+    python = str(profile.image.variables.get("python", ""))
+    entry = read_lock_file(lock_file).entries.get(profile.name)
+    rows = (
+        [PinnedRequirement(Requirement(f"{row.name}=={row.version}"), row.sha256) for row in entry.packages(python)]
+        if entry
+        else []
+    )
+    log = logs / "bundle.pip.log"
+    paths = fetch_pinned(rows, python, IMAGE_GLIBC, store, log, report, f"the image of {profile.name}") if rows else ()
+    return [_stored(f"{PACKAGES}/{path.name}", path, file_sha256(path)) for path in paths]
+
+
 def _series(name: str) -> tuple[dict[str, str], list[Source]]:
     from onecat.patching import load_series
 
@@ -238,8 +266,8 @@ def _images(
     if built is None:
         report(f"image: {context.tag} is not built, or from something else; only what it starts from goes in")
         if context.source is not None:
-            report("image: without it, a machine without a network lacks the Python packages that its build downloads")
-            report(f"image: build it first: onecat build --profile {profile.name}, then make the bundle")
+            report("image: its build downloads Python packages: only those that a lock file names go into the bundle")
+            report(f"image: or build it first: onecat build --profile {profile.name}")
     tags = [*context.bases, *([context.tag] if built else [])]
     found = {tag: inspect(client, tag) for tag in tags}
     images = tuple(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import write_json
 from onecat.images.bundle import Manifest, Member, OpenMember, members_of, verify_bundle
-from onecat.images.bundle_create import IMAGES, LOCK_FILE, PATCHES, PROFILES, SOURCES, WHEELS, profile_text
+from onecat.images.bundle_create import IMAGES, LOCK_FILE, PACKAGES, PATCHES, PROFILES, SOURCES, WHEELS, profile_text
 from onecat.images.disk import out_of_space_told
 from onecat.images.docker_engine import connect, engine_address, unreachable
 from onecat.images.engine_images import inspect
@@ -31,7 +31,8 @@ class Loaded:
     """What a bundle gave.
 
     profile: what `--profile` takes for it, a name or a file. files: names that were stored now. images: tags that were
-    loaded now. directory: where its small files lie. lock_file: its lock file there, if it has one.
+    loaded now. directory: where its small files lie. lock_file: its lock file there, if it has one. packages: the
+    folder there with wheels for an image's build, if it has any.
     """
 
     manifest: Manifest
@@ -40,6 +41,7 @@ class Loaded:
     images: tuple[str, ...]
     directory: Path
     lock_file: Path | None
+    packages: Path | None
 
 
 def load_bundle(
@@ -80,7 +82,8 @@ def load_bundle(
     write_json(directory / "manifest.json", {**manifest.facts}, 0o644)
     stored = tuple(sorted(wanted))
     report(f"bundle: {len(stored)} files stored, {len(manifest.members) - len(stored)} were here or are not needed")
-    return Loaded(manifest, _profile(manifest, directory), stored, loaded, directory, lock_file)
+    packages = directory / PACKAGES if manifest.below(PACKAGES) else None
+    return Loaded(manifest, _profile(manifest, directory), stored, loaded, directory, lock_file, packages)
 
 
 def _directory(manifest: Manifest, home: Home) -> Path:
@@ -93,7 +96,7 @@ def _targets(manifest: Manifest, home: Home, store: WheelStore) -> Iterator[tupl
     folders = {
         WHEELS: store.directory,
         SOURCES: home.sources,
-        **{name: _directory(manifest, home) / name for name in (PATCHES, PROFILES)},
+        **{name: _directory(manifest, home) / name for name in (PACKAGES, PATCHES, PROFILES)},
     }
     for member in manifest.members:
         top, _, rest = member.name.partition("/")
