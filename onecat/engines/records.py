@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 FlagKind = Literal[
@@ -16,6 +16,8 @@ class Engine:
     """A server program. `serve`: words before the server's arguments; paths: its HTTP endpoints.
 
     flags_unknown: why onecat knows the flags of none of its versions, None for an engine whose flags are checked.
+    opened: quantization methods, and formats as METHOD/FORMAT, that this engine runs on cards where its family cannot,
+    with the least compute capability, ten times; None for any.
     """
 
     name: str
@@ -26,6 +28,7 @@ class Engine:
     metrics_path: str
     source: str
     flags_unknown: str | None = None
+    opened: Mapping[str, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,8 @@ class Flag:
 class FlagSchema:
     """What one version of an engine family accepts.
 
-    quantization: methods with the least compute capability, ten times (75 for 7.5), or None when it is not known.
+    quantization: methods, and formats as METHOD/FORMAT, with the least compute capability, ten times (75 for 7.5), or
+    None when it is not known.
     float16_refused: model types for which the engine refuses float16.
     unknown: why nothing of this is known, so that flags pass unchecked; None for a version that was looked at.
     """

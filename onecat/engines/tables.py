@@ -49,8 +49,8 @@ def flag_schema(name: str, version: str) -> FlagSchema:
     return FlagSchema(
         family=document["family"],
         version=document["version"],
-        flags={name: _flag(name, row) for name, row in document["flags"].items()},
-        quantization=document["quantization"],
+        flags={flag: _flag(flag, row) for flag, row in document["flags"].items()},
+        quantization={**document["quantization"], **engine(name).opened},
         float16_refused=tuple(document["float16_refused"]),
     )
 

@@ -199,20 +199,21 @@ def _kv_cache_dtype(at: Situation) -> Iterator[Refusal]:
 def _quantization(at: Situation) -> Iterator[Refusal]:
     asked, stored = at.value("quantization"), at.checkpoint.quantization
     known = at.schema.quantization
+    methods = [each for each in known if "/" not in each]
     if at.schema.unknown is not None:
         return
     if isinstance(asked, str) and asked not in known:
         yield Refusal(
             "quantization-unknown",
             f"{at.schema.family} {at.schema.version} has no quantization method {asked}",
-            ("leave quantization out: the engine reads it from the checkpoint", f"one of: {', '.join(known)}"),
+            ("leave quantization out: the engine reads it from the checkpoint", f"one of: {', '.join(methods)}"),
         )
         return
     if stored is not None and asked is None and stored not in known:
         yield Refusal(
             "quantization-unknown",
             f"the checkpoint is quantized with {stored}, which {at.schema.family} {at.schema.version} does not read",
-            (f"take a checkpoint in one of: {', '.join(known)}",),
+            (f"take a checkpoint in one of: {', '.join(methods)}",),
         )
         return
     if asked == "fp8" and stored == "compressed-tensors":
@@ -226,6 +227,7 @@ def _quantization(at: Situation) -> Iterator[Refusal]:
     least = known.get(method) if method is not None else None
     if method == "compressed-tensors" and at.checkpoint.quantization_format is not None:
         least = COMPRESSED_TENSORS_CAPABILITY.get(at.checkpoint.quantization_format, least)
+        least = known.get(f"{method}/{at.checkpoint.quantization_format}", least)
     if at.capability is not None and least is not None and at.capability < least:
         yield Refusal(
             "quantization-capability",

@@ -17,8 +17,10 @@ VLLM_DOCKER = "https://docs.vllm.ai/en/latest/deployment/docker/"
 def _needed_natively(context: Context) -> int:
     """What a native server needs of the host's /dev/shm, in MiB; 0 where it is not said."""
     assert context.profile is not None
-    sizes = {arg.arg: arg.value for arg in context.profile.launch.args}
+    launch = context.profile.launch
+    sizes = {arg.arg: arg.value for arg in launch.args}
     workers = int(sizes.get("tensor-parallel-size", 1)) * int(sizes.get("pipeline-parallel-size", 1))
+    workers = max([workers, *(layout.cards for layout in launch.layouts[:1])])
     in_container = context.profile.launch.container.shm_size_mib if workers > 1 else 0
     return max(context.profile.doctor.shm_mib, in_container)
 

@@ -37,6 +37,30 @@ def test_quantization_methods_tell_the_card_they_need() -> None:
     assert "quasar_nvfp4" not in SCHEMA.quantization
 
 
+def test_the_patched_engine_runs_on_volta_what_its_family_runs_from_turing_on() -> None:
+    patched = flag_schema("vllm-patched", "0.27.1").quantization
+    assert (patched["awq"], patched["fp8"], patched["quasar_nvfp4"]) == (70, 70, 70)
+    assert patched["compressed-tensors/nvfp4-pack-quantized"] == 70
+    assert (patched["mxfp4"], SCHEMA.quantization["fp8"]) == (80, 75)
+
+
+def test_flags_of_an_engine_that_nobody_looked_at_pass_unchecked_and_are_said_to() -> None:
+    schema = flag_schema("vllm-ascend", "0.23.0")
+    assert schema.unknown and not schema.flags
+    assert SCHEMA.unknown is None and SCHEMA.flag("no-such-flag", 1) is None
+    given: list[tuple[str, bool | int | str, list[str]]] = [
+        ("max-model-len", 4096, ["--max-model-len", "4096"]),
+        ("enforce-eager", True, ["--enforce-eager"]),
+        ("enforce-eager", False, ["--no-enforce-eager"]),
+        ("additional-config", '{"a": 1}', ["--additional-config", '{"a": 1}']),
+        ("x", "-1", ["--x=-1"]),
+    ]
+    for name, value, line in given:
+        flag = schema.flag(name, value)
+        assert flag is not None and wrong_value(flag, value) is None
+        assert list(words(flag, value)) == line
+
+
 @pytest.mark.parametrize("name", sorted(removed_flags()))
 def test_flags_listed_as_removed_are_really_gone(name: str) -> None:
     assert name not in SCHEMA.flags

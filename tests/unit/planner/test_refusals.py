@@ -9,11 +9,16 @@ from typing import Any
 import pytest
 
 from onecat.checkpoints import Checkpoint, Problem
-from onecat.facts import Facts, Nvidia
+from onecat.facts import Ascend, Facts, Npu, Nvidia
 from onecat.planner import Plan
 from tests.unit.planner.examples import LLAMA, V100, host
 
 TWO_V100 = host((V100, "7.0"), (V100, "7.0"))
+TWO_NPUS = Facts("npu1", ascend=Ascend(npus=(Npu(0, "910B4"), Npu(1, "910B4"))))
+
+
+def compressed(format: str) -> dict[str, str]:
+    return {"quantization": "compressed-tensors", "quantization_format": format}
 
 
 def codes(plan: Plan) -> list[str]:
@@ -29,12 +34,30 @@ def codes(plan: Plan) -> list[str]:
         ("h200", {"gpu-memory-utilization": 5}, {}, None, "gpu-memory-utilization"),
         ("h200", {"gpu-memory-utilization": float("nan")}, {}, None, "gpu-memory-utilization"),
         (
+            "a100x2-80g",
+            {},
+            compressed("nvfp4-pack-quantized"),
+            TWO_V100,
+            "quantization-capability",
+        ),
+        (
             "v100x2-pcie",
             {},
-            {"quantization": "compressed-tensors", "quantization_format": "nvfp4-pack-quantized"},
+            compressed("int-quantized"),
             None,
             "quantization-capability",
         ),
+        ("v100x2-pcie", {}, {"quantization": "mxfp4"}, None, "quantization-capability"),
+        ("ascend910b", {}, {"quantization": "fp8"}, None, "quantization-fp8-ascend"),
+        (
+            "ascend910b",
+            {},
+            compressed("float-quantized"),
+            None,
+            "quantization-fp8-ascend",
+        ),
+        ("ascend910b", {"kv-cache-dtype": "fp8"}, {}, None, "kv-cache-dtype-fp8"),
+        ("ascend910b", {"tensor-parallel-size": 4}, {}, TWO_NPUS, "not-enough-npus"),
         ("a100x2-80g", {}, {"attention_heads": 7}, None, "tensor-parallel-heads"),
         ("a100x2-80g", {"tensor-parallel-size": 0}, {}, None, "layout"),
         ("v100x2-pcie", {"tensor-parallel-size": 4}, {}, TWO_V100, "not-enough-gpus"),
@@ -46,8 +69,8 @@ def codes(plan: Plan) -> list[str]:
         ("a100x2-80g", {"kv-cache-dtype": "fp8", "attention-backend": "TRITON_ATTN"}, {}, None, "kv-cache-dtype-fp8"),
         ("h200", {"kv-cache-dtype": "fp16"}, {}, None, "kv-cache-dtype-fp16"),
         ("v100x2-pcie", {}, {"model_type": "gemma3_text"}, None, "dtype-float16"),
-        ("v100x2-pcie", {}, {"quantization": "awq"}, None, "quantization-capability"),
-        ("v100x2-pcie", {}, {"quantization": "fp8"}, None, "quantization-capability"),
+        ("a100x2-80g", {}, {"quantization": "awq"}, TWO_V100, "quantization-capability"),
+        ("a100x2-80g", {}, {"quantization": "fp8"}, TWO_V100, "quantization-capability"),
         ("a100x2-80g", {}, {"quantization": "quasar"}, None, "quantization-unknown"),
         ("h200", {"quantization": "quasar_nvfp4"}, {}, None, "quantization-unknown"),
         ("h200", {"quantization": "fp8"}, {"quantization": "compressed-tensors"}, None, "quantization-mismatch"),
@@ -94,10 +117,23 @@ def test_what_the_engine_refuses_is_refused_with_a_fix(
         (
             "a100x2-80g",
             {},
-            {"quantization": "compressed-tensors", "quantization_format": "pack-quantized"},
+            compressed("pack-quantized"),
             None,
         ),
         ("cpu", {"serve.max-model-len": -1}, {}, None),
+        # What the patch series opens below compute capability 7.5.
+        ("v100x2-pcie", {}, {"quantization": "awq"}, TWO_V100),
+        ("v100x2-pcie", {}, {"quantization": "fp8"}, TWO_V100),
+        ("v100x2-pcie", {}, {"quantization": "modelopt_fp4"}, TWO_V100),
+        ("v100x2-pcie", {"serve.quantization": "quasar_nvfp4"}, {}, TWO_V100),
+        ("v100x2-pcie", {}, compressed("nvfp4-pack-quantized"), TWO_V100),
+        ("v100x2-pcie", {}, compressed("float-quantized"), TWO_V100),
+        ("v100x2-pcie", {}, compressed("pack-quantized"), TWO_V100),
+        # Nothing is known of what these engines take.
+        ("1cat-v100", {"serve.quantization": "anything"}, {"quantization": "awq"}, TWO_V100),
+        ("ascend910b", {"serve.quantization": "ascend"}, {}, TWO_NPUS),
+        ("ascend910b", {"serve.tensor-parallel-size": 2}, {}, TWO_NPUS),
+        ("ascend910b", {"serve.tensor-parallel-size": 8}, {}, Facts("npu1")),
     ],
 )
 def test_what_works_or_cannot_be_known_is_not_refused(
