@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from onecat.images.disk import out_of_space_told
 from onecat.images.docker_engine import connect, engine_address, unreachable
 from onecat.images.engine_images import inspect
 from onecat.images.host_check import check_space
+from onecat.images.interpreters import OWN_VERSION
 from onecat.images.lock import EngineLock, read_lock
 from onecat.images.wheels import WheelStore, file_sha256, wheel_store
 
@@ -58,6 +60,7 @@ def load_bundle(
     """
     report(f"bundle: checking {path}")
     manifest = verify_bundle(path, report)
+    _check_machine(manifest, path, report)
     store = wheel_store(home)
     recorded = _check_wheels(manifest, store, path)
     _check_series(manifest, path)
@@ -134,6 +137,22 @@ def _check_wheels(manifest: Manifest, store: WheelStore, path: Path) -> dict[str
     if wrong:
         raise _foreign(manifest, path, wrong, "the wheels of its engine lock")
     return new
+
+
+def _check_machine(manifest: Manifest, path: Path, report: Report) -> None:
+    """Raises OnecatError (exit code 1) where nothing of the bundle could run; tells what to mind otherwise."""
+    wanted, here = manifest.facts["machine"], platform.machine()
+    if wanted != here:
+        raise OnecatError(
+            f"this bundle is for Linux {wanted}",
+            expected=here,
+            where=str(path.absolute()),
+            next_steps=[f"make one on a {here} machine: onecat bundle create --profile PROFILE"],
+            code=ExitCode.NO,
+        )
+    pythons = manifest.facts["pythons"]
+    if manifest.below(WHEELS) and OWN_VERSION not in pythons:
+        report(f"bundle: its wheels are for Python {', '.join(pythons)}; onecat runs on {OWN_VERSION} here")
 
 
 def _check_series(manifest: Manifest, path: Path) -> None:

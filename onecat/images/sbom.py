@@ -76,8 +76,11 @@ def bill_of_image(image: str, docker_host: str | None, hashes: Mapping[tuple[str
 
 def image_subject(image: str, docker_host: str | None, hashes: Mapping[tuple[str, str], str]) -> Subject:
     """All that is known of an image: what its files, its labels and its engine say. Raises as `bill_of_image` does."""
+    from docker.errors import APIError
+    from requests.exceptions import RequestException
+
     from onecat.images.docker_build import BASE_LABEL
-    from onecat.images.docker_engine import connect, engine_address
+    from onecat.images.docker_engine import connect, engine_address, unreachable
     from onecat.images.engine_images import inspect, repository_and_tag
 
     client = connect(docker_host, timeout=600)
@@ -100,14 +103,21 @@ def image_subject(image: str, docker_host: str | None, hashes: Mapping[tuple[str
         )
     series, notes = _series_of_label(labels.get("io.onecat.patch-series"), labels.get("io.onecat.profile"))
     engine = labels.get("io.onecat.engine")
-    repository, tag = repository_and_tag(image)
+    # An image may be asked for by its id; then it is known by the first of its names.
+    names = sorted(found.get("RepoTags") or [])
+    known = image in names or f"{image}:latest" in names
+    repository, tag = repository_and_tag(image if known or not names else names[0])
+    try:
+        inventory = image_inventory(client, found["Id"])
+    except (APIError, RequestException) as error:
+        raise unreachable(engine_address(docker_host), str(error)) from error
     return Subject(
         kind="container",
         name=repository,
         version=labels.get("org.opencontainers.image.version") or str(tag),
         identity=found["Id"],
         created=_time(found.get("Created")),
-        inventory=image_inventory(client, found["Id"]),
+        inventory=inventory,
         base=base,
         engine=_names(engine),
         series=series,

