@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from onecat.files import write_json
 from onecat.images.disk import out_of_space, out_of_space_told, run_logged
 from onecat.images.interpreters import interpreter_with_pip
 from onecat.images.pip import GOT, MISMATCH, UNREACHABLE, clean_environment
-from onecat.images.wheels import file_sha256, scratch_directory
+from onecat.images.wheels import file_sha256, scratch_directory, wheel_store
 from onecat.patching import Upstream, wrong_hash
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
 def fetch_source(
     upstream: Upstream, home: Home, report: Report, folder: Path | None = None, *, offline: bool = False
 ) -> Path:
-    """A file with the pinned content.
+    """A file with the pinned content: the given one, of a folder in ONECAT_WHEELS, of the store, or through pip.
 
     Parameters:
         report: gets one line for each step. folder: the archive, or a folder that is looked at before anything else.
@@ -66,6 +65,11 @@ def fetch_source(
         if found != upstream.sha256:
             raise wrong_hash(given, upstream, found)
         return given
+    for place in (folder / upstream.file for folder in wheel_store(home).folders):
+        if place.is_file():
+            if file_sha256(place) == upstream.sha256:
+                return place
+            report(f"source: not used: {place} has another hash than the patches are made for")
     kept = home.sources / upstream.file
     if kept.is_file():
         if file_sha256(kept) == upstream.sha256:
@@ -94,7 +98,8 @@ def fetch_release(
     Raises OnecatError as `fetch_source` does; a file with another hash than the recorded one is refused.
     """
     file = f"{distribution}-{version}.tar.gz"
-    seen = _recorded(home)
+    store = wheel_store(home)
+    seen = store.recorded_hashes()
     if file in seen:
         upstream = Upstream(distribution, version, file, seen[file], "")
         return fetch_source(upstream, home, report, folder), upstream
@@ -107,7 +112,8 @@ def fetch_release(
                 report(f"source: downloading {file} as pip is configured")
                 _download(distribution, version, None, scratch, home).replace(kept)
     found = file_sha256(given or kept)
-    write_json(home.sources / "seen.json", {**seen, file: found}, 0o644)
+    store.recorded.parent.mkdir(parents=True, exist_ok=True)
+    write_json(store.recorded, dict(sorted({**seen, file: found}.items())), 0o644)
     report(f"source: the hash of {file} is not known to onecat; recorded as seen now: sha256 {found}")
     return given or kept, Upstream(distribution, version, file, found, "")
 
@@ -204,17 +210,3 @@ def _offline(file: str, home: Home, expected: str) -> OnecatError:
         where=str(home.sources),
         next_steps=[f"get {file} on another machine and name it: --source FILE"],
     )
-
-
-def _recorded(home: Home) -> dict[str, str]:
-    place = home.sources / "seen.json"
-    if not place.is_file():
-        return {}
-    try:
-        return {str(file): str(value) for file, value in json.loads(place.read_text(encoding="utf-8")).items()}
-    except (ValueError, AttributeError) as error:
-        raise OnecatError(
-            "the record of hashes seen at first use is damaged",
-            where=str(place),
-            next_steps=["remove it to trust the next download again"],
-        ) from error

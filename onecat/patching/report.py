@@ -12,6 +12,7 @@ def conflict_lines(state: PatchState) -> list[str]:
     for change in state.changes:
         if change.problem is not None:
             lines.append(f"{state.name}: {change.problem}")
+            continue
         for fit in change.conflicts:
             lines += [f"{state.name}: {change.path}: hunk {fit.hunk.header} fits nowhere", *hunk_lines(fit)]
             if fit.found:

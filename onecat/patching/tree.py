@@ -303,13 +303,20 @@ def _refuse_edits(record: Record | None, series: Series, examination: Examinatio
     )
 
 
+MOST_DETAILS = 60
+"""Lines of a refusal; `onecat patch verify` shows all of it."""
+
+
 def _conflict(series: Series, root: Path | None, states: Iterable[PatchState], what: str) -> OnecatError:
     conflicts = [state for state in states if state.state is State.CONFLICT]
+    details = [line for state in conflicts for line in conflict_lines(state)]
+    if len(details) > MOST_DETAILS:
+        details = [*details[:MOST_DETAILS], f"... and {len(details) - MOST_DETAILS} lines more"]
     return OnecatError(
         f"{series.name} cannot be {what} this source: {', '.join(state.name for state in conflicts)} "
         f"conflict{'s' if len(conflicts) == 1 else ''}; nothing was changed",
         where=str(root) if root else None,
-        details=[line for state in conflicts for line in conflict_lines(state)],
+        details=details,
         next_steps=[f"onecat patch verify --series {series.name} --source {root}"] if root else [],
         code=ExitCode.NO,
     )

@@ -118,6 +118,18 @@ def test_a_given_file_or_folder_comes_before_everything(home: Home, tmp_path: Pa
     assert refusal(upstream, home, tmp_path / "none.tar.gz").found.endswith("does not exist")
 
 
+def test_a_folder_of_onecat_wheels_supplies_it_if_its_hash_is_right(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = write_archive(tmp_path / "engine-1.0.tar.gz")
+    monkeypatch.setenv("ONECAT_WHEELS", str(tmp_path))
+    assert fetch_source(pin(archive), home, print, offline=True) == archive
+    lines: list[str] = []
+    with pytest.raises(OnecatError):
+        fetch_source(replace(pin(archive), sha256="3" * 64), home, lines.append, offline=True)
+    assert "not used" in lines[0] and str(archive) in lines[0]
+
+
 def test_offline_without_the_archive_says_what_to_bring(home: Home, tmp_path: Path) -> None:
     error = refusal(pin(write_archive(tmp_path / "engine-1.0.tar.gz")), home, offline=True)
     assert error.found == "engine-1.0.tar.gz is not on this machine, and no index may be asked"

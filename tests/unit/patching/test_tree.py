@@ -301,8 +301,11 @@ def test_killed_at_any_moment_the_next_call_finds_the_old_tree_or_finishes_the_n
         child = os.fork()
         if child == 0:
             sys.argv = ["", action, f"{series.directory}/", str(tree), str(calls)]
-            exec(CUT_OFF, {})
-            os._exit(0)
+            try:
+                exec(CUT_OFF, {})
+                os._exit(0)
+            finally:
+                os._exit(1)
         _, status = os.waitpid(child, 0)
         if os.WIFEXITED(status):
             assert os.WEXITSTATUS(status) == 0
