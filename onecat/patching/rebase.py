@@ -11,7 +11,9 @@ from typing import Any
 from onecat.errors import OnecatError
 from onecat.patching.archive import MemorySource, contents, read_members
 from onecat.patching.authoring import new_series
-from onecat.patching.diff import FileChange, Hunk
+from onecat.patching.diff import ADDED as ADDED_LINE
+from onecat.patching.diff import CONTEXT, FileChange, Hunk
+from onecat.patching.diff import REMOVED as REMOVED_LINE
 from onecat.patching.placing import Fit, split_lines
 from onecat.patching.series import ADDED, SERIES, Guard, Patch, Series, Upstream
 from onecat.patching.source import Overlay, Source, SourceFile
@@ -204,11 +206,22 @@ def _upstream_changes(
         return ()
     start = fit.line or fit.hunk.old_start
     first, last = start - AROUND, start + len(fit.hunk.old) + AROUND
-    return tuple(
-        hunk
-        for hunk in make_hunks(before.content, now.content)
-        if hunk.old_start < last and hunk.old_start + len(hunk.old) > first
-    )
+    near = (_trimmed(hunk, first, last) for hunk in make_hunks(before.content, now.content))
+    return tuple(hunk for hunk in near if any(tag != CONTEXT for tag, _ in hunk.lines))
+
+
+def _trimmed(hunk: Hunk, first: int, last: int) -> Hunk:
+    """The part of a hunk between two lines of the old file."""
+    old, new = hunk.old_start, hunk.new_start
+    kept: list[tuple[str, bytes]] = []
+    start = old, new
+    for tag, line in hunk.lines:
+        if first <= old <= last:
+            start = start if kept else (old, new)
+            kept.append((tag, line))
+        old += tag != ADDED_LINE
+        new += tag != REMOVED_LINE
+    return Hunk(*start, tuple(kept), hunk.section)
 
 
 def _moved(

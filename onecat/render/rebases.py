@@ -12,6 +12,9 @@ from onecat.render.columns import wrap
 
 REBASE = "onecat.patch-rebase/1"
 
+LONGEST_HUNK = 40
+"""Lines of one change of upstream that people see; the document has all of it."""
+
 
 def rebase_lines(rebase: Rebase) -> Iterator[str]:
     """The verdict of each patch first, then what stands against each one."""
@@ -82,7 +85,10 @@ def _around(each: Surroundings) -> Iterator[str]:
     if each.upstream:
         yield "  upstream changed there:"
         for hunk in each.upstream:
-            yield from (f"    {line}" for line in _text(hunk_text(hunk)))
+            lines = _text(hunk_text(hunk))
+            yield from (f"    {line}" for line in lines[:LONGEST_HUNK])
+            if len(lines) > LONGEST_HUNK:
+                yield f"    ... and {len(lines) - LONGEST_HUNK} lines more"
     elif each.fit.found:
         yield f"  the file has from line {each.fit.found_line}:"
         yield from (f"    {line}" for line in found_lines(each.fit))
