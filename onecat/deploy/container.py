@@ -35,7 +35,7 @@ class ContainerSpec:
     secret_file: file on the host mounted at SECRET_MOUNT; max_crashes: crashes after which Docker gives up.
     selinux: whether the daemon confines containers by SELinux labels. devices: nodes of the host that the server may
     use beyond NVIDIA's; groups: ids of the groups that own them. mounts: (path on the host, path in the container),
-    read-only.
+    read-only. cache_volume: named volume for compiled kernels, mounted at cache_directory; cache_labels: whose it is.
     """
 
     name: str
@@ -56,6 +56,9 @@ class ContainerSpec:
     devices: tuple[str, ...] = ()
     groups: tuple[int, ...] = ()
     mounts: tuple[tuple[str, str], ...] = ()
+    cache_volume: str | None = None
+    cache_directory: str = ""
+    cache_labels: dict[str, str] = field(default_factory=dict)
 
 
 def environment(spec: ContainerSpec) -> dict[str, str]:
@@ -85,6 +88,8 @@ def create_arguments(spec: ContainerSpec) -> dict[str, Any]:
     if spec.secret_file is not None:
         mounts.append(Mount(SECRET_MOUNT, spec.secret_file, type="bind", read_only=True))
     mounts += [Mount(target, source, type="bind", read_only=True) for source, target in spec.mounts]
+    if spec.cache_volume is not None:
+        mounts.append(Mount(spec.cache_directory, spec.cache_volume, type="volume", labels=spec.cache_labels))
     arguments: dict[str, Any] = {
         "image": spec.image,
         "command": list(spec.command),
@@ -139,6 +144,10 @@ def run_argv(spec: ContainerSpec, docker: str) -> list[str]:
         argv += ["--gpus", str(spec.gpus)]
     for source, target in spec.mounts:
         argv += ["--mount", _mount_option(source, target)]
+    if spec.cache_volume is not None:
+        labels = [f"volume-label={name}={value}" for name, value in spec.cache_labels.items()]
+        fields = ["type=volume", f"source={spec.cache_volume}", f"target={spec.cache_directory}", *labels]
+        argv += ["--mount", _csv_record(fields)]
     for each in spec.devices:
         argv += ["--device", f"{each}:{each}:rw"]
     for group in spec.groups if spec.devices else ():
@@ -151,8 +160,12 @@ def run_argv(spec: ContainerSpec, docker: str) -> list[str]:
 
 
 def _mount_option(source: str, target: str) -> str:
-    """A --mount value; it is a CSV record, so a source with a comma or quote is quoted (docker run, --mount)."""
-    fields = ["type=bind", f"source={source}", f"target={target}", "readonly"]
+    """A --mount value of a path that the container may read."""
+    return _csv_record(["type=bind", f"source={source}", f"target={target}", "readonly"])
+
+
+def _csv_record(fields: Iterable[str]) -> str:
+    """A --mount value is a CSV record, so a field with a comma or quote is quoted (docker run, --mount)."""
     return ",".join('"' + text.replace('"', '""') + '"' if set(text) & set(',"') else text for text in fields)
 
 

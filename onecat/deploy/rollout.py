@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from onecat.config.schema import Deployment, Profile
 from onecat.deploy import preflight, units
+from onecat.deploy.cache_volume import CACHE_DIRECTORY, cache_volume, remove_unused
 from onecat.deploy.container import (
     ContainerServer,
     ContainerSpec,
@@ -306,6 +307,10 @@ def _tidy(rollout: _Rollout, current: Release | None) -> None:
         if current is not None:
             store.end(current, "stopped")
         store.prune()
+        if rollout.plan.container is not None:
+            home = home_identity(store.directory.parent)
+            for name in remove_unused(store.releases(), store.name, home, rollout.docker_host):
+                rollout.report(f"removed the compiled kernels of an image that no release runs any more ({name})")
     except (OnecatError, OSError) as failure:
         rollout.report(f"the new release serves, but what it replaced could not be put away: {failure}")
     except KeyboardInterrupt:
@@ -377,6 +382,8 @@ def _container_spec(rollout: _Rollout, release: Release, name: str) -> Container
         write_atomically(secret_file, key, 0o400)
         if os.getuid() == 0:
             os.chown(secret_file, *user)
+    home = home_identity(rollout.store.directory.parent)
+    cache = cache_volume(rollout.docker_host, plan.container.image, release.deployment, home)
     return ContainerSpec(
         name=name,
         image=plan.container.image,
@@ -399,9 +406,12 @@ def _container_spec(rollout: _Rollout, release: Release, name: str) -> Container
             release.number,
             release.profile,
             release.fingerprint,
-            home_identity(rollout.store.directory.parent),
+            home,
         ),
         selinux=confines_by_selinux(rollout.docker_host),
+        cache_volume=cache[0] if cache else None,
+        cache_directory=CACHE_DIRECTORY if cache else "",
+        cache_labels=cache[1] if cache else {},
     )
 
 

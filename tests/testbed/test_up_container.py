@@ -19,6 +19,8 @@ import pytest
 
 from onecat import deploy
 from onecat.cli import quickstart
+from onecat.deploy.cache_volume import IMAGE_LABEL, remove_unused, volume_labels, volume_name
+from onecat.deploy.container import home_identity
 from onecat.errors import ExitCode, OnecatError
 from onecat.paths import Home
 from tests.testbed.deployments import SERVER, SmallDeployment
@@ -298,3 +300,63 @@ except OnecatError as error:
     result = run_unprivileged([sys.executable, "-c", program], cwd=Path(__file__).parents[2])
     assert result.stdout.strip() == "this user may not talk to the Docker engine False", result.stderr
     assert result.code == ExitCode.UNREACHABLE
+
+
+CACHING = """
+FROM {image}
+RUN mkdir --parents /var/cache/onecat/triton && chmod --recursive 1777 /var/cache/onecat
+ENV TRITON_CACHE_DIR=/var/cache/onecat/triton
+LABEL version={version}
+"""
+
+
+@pytest.fixture(scope="module")
+def caching_images(docker_client: Any, server_image: str) -> list[str]:
+    """Two images that keep caches as ours do."""
+    tags = []
+    for version in (1, 2):
+        dockerfile = io.BytesIO(CACHING.format(image=server_image, version=version).encode())
+        docker_client.images.build(fileobj=dockerfile, tag=f"onecat-test/caching:{version}", rm=True)
+        tags.append(f"onecat-test/caching:{version}")
+    return tags
+
+
+def test_compiled_kernels_outlive_the_container_and_go_with_the_last_release_of_their_image(
+    boxed: SmallDeployment, docker_client: Any, caching_images: list[str]
+) -> None:
+    first, second = (replace(boxed, image=image) for image in caching_images)
+    home = home_identity(boxed.home.deployments)
+    others = docker_client.volumes.create(
+        "onecat-cache-of-others", labels={**volume_labels("sha256:0", "demo", "another home")}
+    )
+
+    def volumes() -> set[str]:
+        return {each.name for each in docker_client.volumes.list() if each.name.startswith("onecat-cache-")}
+
+    try:
+        first.up()
+        (container,) = ours(docker_client)
+        (mount,) = [each for each in container.attrs["Mounts"] if each["Type"] == "volume"]
+        image_id = docker_client.images.get(caching_images[0]).id
+        name = volume_name(image_id, "demo", home)
+        assert (mount["Name"], mount["Destination"]) == (name, "/var/cache/onecat")
+        assert docker_client.volumes.get(name).attrs["Labels"] == volume_labels(image_id, "demo", home)
+        assert container.exec_run(["touch", "/var/cache/onecat/triton/kernel"]).exit_code == 0
+        assert container.exec_run(["id", "-u"]).output.strip() == b"65534"
+
+        deploy.down(first.store)
+        first.up()
+        (container,) = ours(docker_client)
+        assert container.exec_run(["test", "-e", "/var/cache/onecat/triton/kernel"]).exit_code == 0
+
+        second.up()
+        newer = volume_name(docker_client.images.get(caching_images[1]).id, "demo", home)
+        assert volumes() == {name, newer, others.name}, "one may go back to a release that is kept"
+        for release in second.store.releases()[:-1]:
+            shutil.rmtree(release.directory)
+        assert remove_unused(second.store.releases(), "demo", home, boxed.docker_host) == (name,)
+        assert volumes() == {newer, others.name}
+    finally:
+        deploy.down(second.store)
+        for volume in docker_client.volumes.list(filters={"label": IMAGE_LABEL}):
+            volume.remove()

@@ -119,6 +119,23 @@ def test_the_same_container_as_docker_run() -> None:
     ]
 
 
+def test_compiled_kernels_are_kept_in_a_volume_that_says_whose_it_is() -> None:
+    labels = {"io.onecat.home": "0123456789ab", "io.onecat.image": "sha256:00"}
+    kept = replace(SPEC, cache_volume="onecat-cache-0", cache_directory="/var/cache/onecat", cache_labels=labels)
+    *_, mount = create_arguments(kept)["mounts"]
+    assert mount == {
+        "Target": "/var/cache/onecat",
+        "Source": "onecat-cache-0",
+        "Type": "volume",
+        "ReadOnly": False,
+        "VolumeOptions": {"Labels": labels},
+    }
+    wanted = "type=volume,source=onecat-cache-0,target=/var/cache/onecat"
+    argv = run_argv(kept, "docker")
+    assert f"{wanted},volume-label=io.onecat.home=0123456789ab,volume-label=io.onecat.image=sha256:00" in argv
+    assert not [word for word in run_argv(SPEC, "docker") if "volume" in word]
+
+
 def test_where_selinux_confines_containers_this_one_alone_is_let_out() -> None:
     confined = replace(SPEC, selinux=True)
     assert create_arguments(confined)["security_opt"] == ["no-new-privileges", "label=disable"]
