@@ -200,7 +200,7 @@ def choose_series(series: str | None, profile: str | None = None, root: Path | N
 
 def is_tree(source: Path) -> bool:
     """Whether a path is an unpacked source, not a folder of archives."""
-    return source.is_dir() and not any(source.glob("*.tar.gz"))
+    return source.is_dir() and ((source / "PKG-INFO").is_file() or not any(source.glob("*.tar.gz")))
 
 
 def _archive(series: Series, source: Path | None) -> Source:

@@ -139,6 +139,8 @@ def _checked(member: tarfile.TarInfo, archive: Path) -> tuple[str, str]:
     name = member.name.rstrip("/")
     try:
         check_path(name, str(archive))
+        if "/" in name:
+            check_path(name.partition("/")[2], str(archive))
     except OnecatError as error:
         raise _unsafe(archive, error.found, "members below one folder") from error
     if not (member.isfile() or member.isdir()):

@@ -67,6 +67,15 @@ def find_edits(series: Series, archive: Path, root: Path | None) -> Edits:
     files: dict[str, tuple[SourceFile | None, SourceFile | None]] = {}
     if tree is None:
         return Edits(source, examination, files)
+    there = examine(series, tree)
+    if series.patches and there.is_clean and there.is_absent:
+        raise OnecatError(
+            f"{series.name} is not applied to {root}",
+            expected="edits on top of the series",
+            where=str(root),
+            next_steps=[f"onecat patch apply --to {root}, then edit"],
+            code=ExitCode.NO,
+        )
     candidates = {*touched, *differing, *(path for path in _files(tree.root) if path not in seen)}
     for path in sorted(candidates):
         made, now = examination.complete.read(path), tree.read(path)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from onecat.errors import ExitCode, OnecatError
-from onecat.patching.source import RECORD, SourceFile
+from onecat.patching.source import RECORD, SourceFile, check_path
 
 SCHEMA = "onecat.applied/1"
 
@@ -59,14 +59,14 @@ def parse_record(content: bytes, where: str) -> Record:
             int(row["fuzz"]),
             _seen(row["before"]),
             _seen(row["after"]),
-            tuple(row["directories"]),
+            tuple(check_path(path, where) for path in row["directories"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OnecatError) as error:
         raise OnecatError(
             "the record of what was applied to this tree is damaged",
             expected=SCHEMA,
             where=where,
-            details=[f"{type(error).__name__}: {error}"],
+            details=[error.found if isinstance(error, OnecatError) else f"{type(error).__name__}: {error}"],
             next_steps=[f"remove {RECORD} there: the state is then told from the files alone"],
             code=ExitCode.NEEDS_PERSON,
         ) from error

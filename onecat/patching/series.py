@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import functools
 import hashlib
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,21 +151,26 @@ def load_series(name: str) -> Series:
 
     Raises OnecatError (exit code 2) when there is none or it is not well-formed.
     """
-    directory = Path(name) if "/" in name else resource_directory("patches") / name
+    directory = Path(name).absolute() if "/" in name else resource_directory("patches") / name
     if not (directory / SERIES).is_file():
         raise OnecatError(
             f"there is no patch series {name}",
             expected=f"one of: {', '.join(list_series())}, or a folder with {SERIES}",
             next_steps=["onecat patch list"],
         )
-    upstream = Upstream(**read_table(directory / UPSTREAM))
-    rows = read_table(directory / SERIES)["patches"]
+    with _told(directory / UPSTREAM):
+        upstream = Upstream(**read_table(directory / UPSTREAM))
+    with _told(directory / SERIES):
+        patches = tuple(_patch(directory, row) for row in read_table(directory / SERIES)["patches"])
+        names = [patch.file for patch in patches]
+        if len(set(names)) < len(names):
+            raise ValueError("a patch is named twice")
     added = directory / ADDED
     return Series(
         name=directory.name,
         directory=directory,
         upstream=upstream,
-        patches=tuple(_patch(directory, row) for row in rows),
+        patches=patches,
         added=tuple(
             path.relative_to(added).as_posix()
             for path in sorted(added.rglob("*"))
@@ -171,9 +179,30 @@ def load_series(name: str) -> Series:
     )
 
 
+@contextlib.contextmanager
+def _told(file: Path) -> Iterator[None]:
+    """Turns what is wrong with a file of a series into an OnecatError."""
+    import yaml
+
+    try:
+        yield
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, FileNotFoundError) as error:
+        found = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise OnecatError(
+            "a patch series is not well-formed",
+            expected="the fields that patches/README.md describes",
+            where=str(file),
+            details=found.splitlines(),
+        ) from error
+
+
 def _patch(directory: Path, row: dict[str, Any]) -> Patch:
-    applies_to = row.get("applies_to", {})
-    guard = row.get("guard", {})
+    _only(row, "file", "purpose", "author", "reference", "applies_to", "drop_when", "guard")
+    applies_to = _only(row.get("applies_to", {}), "profiles", "compute_capability")
+    guard = _only(row.get("guard", {}), "before", "after")
+    if not re.fullmatch(r"[0-9]{4}-[A-Za-z0-9._-]+\.patch", row["file"]):
+        raise ValueError(f"{row['file']} is no name as 0001-build.patch")
+    SpecifierSet(applies_to.get("compute_capability") or "")
     return Patch(
         file=row["file"],
         purpose=row["purpose"],
@@ -188,4 +217,16 @@ def _patch(directory: Path, row: dict[str, Any]) -> Patch:
 
 
 def _guard(row: dict[str, Any]) -> Guard:
+    _only(row, "file", "contains", "lacks")
+    for texts in (row.get("contains", []), row.get("lacks", [])):
+        if not (isinstance(texts, list) and all(isinstance(text, str) for text in texts)):
+            raise ValueError(f"a guard of {row['file']} has {texts!r}, not a list of texts")
     return Guard(row["file"], tuple(row.get("contains", ())), tuple(row.get("lacks", ())))
+
+
+def _only(row: dict[str, Any], *known: str) -> dict[str, Any]:
+    """The row. Raises ValueError when it has a field that nobody reads: a mistyped guard would guard nothing."""
+    unknown = sorted(set(row) - set(known))
+    if unknown:
+        raise ValueError(f"unknown field {', '.join(unknown)}, not one of: {', '.join(known)}")
+    return row

@@ -54,9 +54,9 @@ def recover(root: Path) -> bool:
         return False
     interrupted = is_interrupted(root)
     if (staging / BACK).is_file():
-        _roll_back(root, json.loads((staging / BACK).read_bytes()))
+        _roll_back(root, _read_journal(root, staging / BACK))
     elif (staging / FORWARD).is_file():
-        _roll_forward(root, json.loads((staging / FORWARD).read_bytes()))
+        _roll_forward(root, _read_journal(root, staging / FORWARD))
     _finish(staging)
     return interrupted
 
@@ -118,6 +118,29 @@ def new_directories(root: Path, paths: Sequence[str]) -> list[str]:
     return sorted(parent for parent in parents if not (root / parent).is_dir())
 
 
+def _read_journal(root: Path, file: Path) -> dict[str, Any]:
+    """A journal whose paths are all in the tree. Raises OnecatError (exit code 5) when it is damaged."""
+    tree = Directory(root)
+    try:
+        journal = json.loads(file.read_bytes())
+        for path in [*journal["writes"].values(), *(path for _, path in journal["removed"])]:
+            if path != RECORD:
+                tree.locate(path)
+        for path in [*journal["made"], *journal["emptied"]]:
+            tree.locate(path)
+        if not all(number.isdigit() for number in journal["writes"]) or not isinstance(journal["kept"], list):
+            raise ValueError("its numbers")
+    except (ValueError, KeyError, TypeError, AttributeError, OnecatError) as error:
+        raise OnecatError(
+            "the journal of a change that was cut off is damaged",
+            where=str(file),
+            details=[error.found if isinstance(error, OnecatError) else f"{type(error).__name__}: {error}"],
+            next_steps=["unpack the source anew, into another folder"],
+            code=ExitCode.NEEDS_PERSON,
+        ) from error
+    return dict(journal)
+
+
 def _check_places(root: Path, writes: Mapping[str, SourceFile | None]) -> None:
     """Refuse, before anything is changed, a folder where a file is to be, and a folder that cannot be written."""
     tree = Directory(root)
@@ -176,6 +199,7 @@ def _roll_forward(root: Path, journal: Mapping[str, Any]) -> None:
         if staged.exists():
             os.replace(staged, root / path)  # noqa: PTH105 - the one call that a test cuts off
     _remove_empty(root, journal["emptied"])
+    _sync_parents(root, [*journal["writes"].values(), *(path for _, path in journal["removed"])])
 
 
 def _roll_back(root: Path, journal: Mapping[str, Any]) -> None:
@@ -189,6 +213,7 @@ def _roll_back(root: Path, journal: Mapping[str, Any]) -> None:
         elif number not in journal["kept"]:
             (root / path).unlink(missing_ok=True)
     _remove_empty(root, sorted(journal["made"], key=len, reverse=True))
+    _sync_parents(root, [path for _, path in numbered])
 
 
 def _remove_empty(root: Path, folders: Sequence[str]) -> None:
@@ -198,6 +223,13 @@ def _remove_empty(root: Path, folders: Sequence[str]) -> None:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
                 raise
+
+
+def _sync_parents(root: Path, paths: Sequence[str]) -> None:
+    """Let the disk have the renames before the journal goes."""
+    for folder in {(root / path).parent for path in paths}:
+        if folder.is_dir():
+            _sync_directory(folder)
 
 
 def _finish(staging: Path) -> None:

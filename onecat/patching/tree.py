@@ -105,6 +105,7 @@ def verify(series: Series, root: Path | Source) -> tuple[PatchState, ...]:
             code=ExitCode.NO,
         )
     record = read_record(root)
+    _check_record(record, series, root)
     return examine(series, Directory(root), fuzz=record.fuzz if record else 0, record=record).states
 
 

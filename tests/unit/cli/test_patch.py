@@ -145,9 +145,10 @@ def test_status_tells_edits_and_a_change_that_was_cut_off(bench: Bench) -> None:
     assert "edited since: engine/windows.txt" in text
     assert "engine/windows.txt" in bench.run("reverse", "--to", tree, code=1).stderr
     (tree / ".onecat-patching").mkdir()
-    (tree / ".onecat-patching/journal.json").write_text('{"writes": {}, "removed": [], "made": [], "emptied": []}')
+    (tree / ".onecat-patching/journal.json").write_text("{}")
     assert "was cut off in the middle" in bench.run("status", tree, code=1).stdout
     assert "cut off" in bench.run("verify", "--source", tree, code=1).stderr
+    assert "the journal of a change that was cut off is damaged" in bench.run("apply", "--to", tree, code=5).stderr
 
 
 def test_new_and_refresh_write_the_series(bench: Bench) -> None:

@@ -86,6 +86,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfil
         (member(f"{NAME}/../../outside"), "leads out of the source tree"),
         (member("/tmp/outside"), "leads out of the source tree"),
         (member(f"{NAME}/.git/hooks/post-checkout"), "is no source file"),
+        (member(f"{NAME}/.onecat-patching/journal.json"), "is no source file"),
         (member(f"{NAME}/link", tarfile.SYMTYPE, "/etc"), "is a link"),
         (member(f"{NAME}/link", tarfile.LNKTYPE, f"{NAME}/PKG-INFO"), "is a link"),
         (member(f"{NAME}/device", tarfile.CHRTYPE), "is a device or pipe"),

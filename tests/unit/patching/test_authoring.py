@@ -87,6 +87,12 @@ def test_a_tree_without_edits_makes_no_patch(series: Series, archive: Path, tree
         new_patch(series, edits, "more", FIELDS)
 
 
+def test_edits_are_told_from_a_source_without_the_series(series: Series, archive: Path, tree: Path) -> None:
+    reverse(series, tree)
+    with pytest.raises(OnecatError, match="is not applied to"):
+        find_edits(series, archive, tree)
+
+
 def test_a_new_patch_holds_the_edits_and_stands_last_in_the_series(series: Series, archive: Path, tree: Path) -> None:
     (tree / "engine/core.py").write_bytes((tree / "engine/core.py").read_bytes().replace(b"line 20", b"line twenty"))
     (tree / "engine/more.py").write_bytes(b"more\n")

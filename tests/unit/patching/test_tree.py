@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -321,6 +323,32 @@ def test_killed_at_any_moment_the_next_call_finds_the_old_tree_or_finishes_the_n
         assert everything(tree) == pristine, f"reverse after {calls} calls"
     assert calls > 30, "the change was cut off at every step"
     assert interrupted > 5, "some of them after the journal"
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc/outside", "engine/link/outside"])
+def test_a_journal_or_record_made_by_others_leads_nowhere(
+    series: Series, tree: Path, tmp_path: Path, path: str
+) -> None:
+    (tmp_path / "outside").mkdir()
+    (tree / "engine/link").symlink_to(tmp_path)
+    (tree / STAGING).mkdir()
+    (tree / STAGING / "0.new").write_bytes(b"theirs\n")
+    journal = {"writes": {"0": path}, "removed": [], "kept": [], "made": [], "emptied": []}
+    others = {"writes": {}, "emptied": [path]}, {"writes": {}, "removed": [[0, path]]}
+    for written in (journal, *({**journal, **each} for each in others)):
+        (tree / STAGING / "journal.json").write_text(json.dumps(written))
+        with pytest.raises(OnecatError) as raised:
+            apply(series, tree)
+        assert raised.value.code is ExitCode.NEEDS_PERSON
+    assert (tmp_path / "outside").is_dir()
+    shutil.rmtree(tree / STAGING)
+    (tree / "engine/link").unlink()
+    apply(series, tree)
+    record = json.loads((tree / RECORD).read_text())
+    (tree / RECORD).write_text(json.dumps({**record, "directories": ["../outside"]}))
+    with pytest.raises(OnecatError, match="record .* is damaged"):
+        reverse(series, tree)
+    assert (tmp_path / "outside").is_dir()
 
 
 def test_a_disk_without_room_leaves_the_tree_as_it_was(
