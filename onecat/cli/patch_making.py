@@ -85,6 +85,9 @@ def rebase(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="New folder for a series of what fits the other release.")
     ] = None,
+    fuzz: Annotated[
+        int, typer.Option("--fuzz", min=0, max=3, help="Lines of context at a hunk's ends that may differ there.")
+    ] = 0,
     as_json: JsonOption = False,
 ) -> None:
     from onecat.images.sources import fetch_release, fetch_source
@@ -101,7 +104,7 @@ def rebase(
         new_archive = fetch_source(upstream, home(), console.progress, other)
     else:
         new_archive, upstream = fetch_release(chosen.upstream.distribution, to, home(), console.progress, other)
-    result = try_rebase(chosen, old, new_archive, upstream)
+    result = try_rebase(chosen, old, new_archive, upstream, fuzz=fuzz)
     written = write_rebased(result, output) if output is not None else ()
     if as_json:
         console.print_json({**rebase_document(result), "written": list(written)})

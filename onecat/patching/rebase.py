@@ -42,7 +42,8 @@ class Surroundings:
 class Move:
     """How one patch stands to the other release.
 
-    word: `fits`, `fits with offsets`, `partly`, `not at all`, or `to drop`: its guards after hold without it.
+    word: `fits`, `fits with offsets`, `fits with fuzz`, `partly`, `not at all`, or `to drop`: the guards after hold
+    without it.
     changes: each file on the other release. surroundings: of the hunks that are not where they were. guards: those
     that do not hold. diff: the patch for the other release, of all that fits. rejected: the hunks that do not.
     """
@@ -81,11 +82,12 @@ class Rebase:
         return all(move.is_whole for move in self.moves) and not self.taken
 
 
-def try_rebase(series: Series, old: Path, new: Path, upstream: Upstream) -> Rebase:
+def try_rebase(series: Series, old: Path, new: Path, upstream: Upstream, *, fuzz: int = 0) -> Rebase:
     """Try every patch of a series on another release.
 
     Parameters:
-        old, new: the source archives. upstream: the pin of the new one.
+        old, new: the source archives. upstream: the pin of the new one. fuzz: lines of context at each end of a hunk
+            that may differ on the new one.
 
     Raises OnecatError when an archive is not the pinned one.
     """
@@ -102,7 +104,7 @@ def try_rebase(series: Series, old: Path, new: Path, upstream: Upstream) -> Reba
     moved = _moved(missing, old_source, lambda paths: read_members(new, upstream, paths), names)
     new_files |= read_members(new, upstream, set(moved.values())).files if moved else {}
     old_tree, new_tree = Overlay(old_source), Overlay(MemorySource(new_files))
-    moves = tuple(_move(patch, moved, old_tree, new_tree) for patch in series.patches)
+    moves = tuple(_move(patch, moved, old_tree, new_tree, fuzz) for patch in series.patches)
     vanished = tuple(sorted(missing - moved.keys()))
     taken = tuple(path for path in series.added if path in new_files)
     return Rebase(series, upstream, moves, moved, vanished, taken)
@@ -137,7 +139,7 @@ def write_rebased(rebase: Rebase, directory: Path) -> tuple[str, ...]:
     return ("upstream.yaml", SERIES, *written)
 
 
-def _move(patch: Patch, moved: dict[str, str], old_tree: Overlay, new_tree: Overlay) -> Move:
+def _move(patch: Patch, moved: dict[str, str], old_tree: Overlay, new_tree: Overlay, fuzz: int) -> Move:
     """Try one patch on the new tree, and carry both trees on to the next one."""
     changes = tuple(_renamed(change, moved) for change in patch.changes)
     before = tuple(_renamed_guard(guard, moved) for guard in patch.before)
@@ -146,7 +148,7 @@ def _move(patch: Patch, moved: dict[str, str], old_tree: Overlay, new_tree: Over
     if after and not unmet("after", after, new_tree):
         old_tree.changes.update(old_attempt.writes)
         return Move(patch, "to drop", (), (), (), "", "")
-    attempt = try_changes(changes, new_tree)
+    attempt = try_changes(changes, new_tree, fuzz)
     guards = unmet("before", before, new_tree)
     old_paths = {change.path: original.old for change, original in zip(changes, patch.changes, strict=True)}
     places = {fit.hunk: fit for state in old_attempt.changes for fit in state.fits}
@@ -158,23 +160,24 @@ def _move(patch: Patch, moved: dict[str, str], old_tree: Overlay, new_tree: Over
         for fit in state.fits
         if not fit.is_exact
     )
-    partial = dict(_partial(changes, attempt.changes, new_tree))
+    partial = dict(_partial(changes, attempt.changes, new_tree, fuzz))
     diff = write_diff((path, new_tree.read(path), file) for path, file in partial.items())
     rejected = _rejected(attempt.changes)
     new_tree.changes.update(partial)
     # The old tree goes on with the same hunks: what is then different between the two is upstream's doing.
-    old_tree.changes.update(dict(_partial(patch.changes, attempt.changes, old_tree)))
+    old_tree.changes.update(dict(_partial(patch.changes, attempt.changes, old_tree, 0)))
     if attempt.fits:
         guards += unmet("after", after, new_tree)
-        exact = all(fit.is_exact for state in attempt.changes for fit in state.fits)
-        word = "fits" if exact else "fits with offsets"
+        fits = [fit for state in attempt.changes for fit in state.fits]
+        fuzzy = any(fit.fuzz for fit in fits)
+        word = "fits with fuzz" if fuzzy else "fits" if all(fit.is_exact for fit in fits) else "fits with offsets"
     else:
         word = "partly" if diff else "not at all"
     return Move(patch, word, attempt.changes, surroundings, guards, diff, rejected)
 
 
 def _partial(
-    changes: Iterable[FileChange], states: Iterable[ChangeState], tree: Source
+    changes: Iterable[FileChange], states: Iterable[ChangeState], tree: Source, fuzz: int
 ) -> Iterable[tuple[str, SourceFile | None]]:
     """The files after those hunks that fit."""
     for change, state in zip(changes, states, strict=True):
@@ -185,7 +188,7 @@ def _partial(
             continue
         if (change.new is None or change.old is None) and rest != change:
             continue
-        yield from try_changes([rest], tree).writes.items()
+        yield from try_changes([rest], tree, fuzz).writes.items()
 
 
 def _rejected(states: Iterable[ChangeState]) -> str:

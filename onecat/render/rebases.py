@@ -55,11 +55,11 @@ def _verdict(move: Move) -> str:
     conflicts, offsets, total = _counts(move)
     words = [move.word]
     if total and conflicts:
-        words.append(f"{total - conflicts} of {total} hunks")
+        words.append(f"{total - conflicts} of {total} hunks fit")
     if offsets and not conflicts:
-        words.append(f"{offsets} of {total} hunks")
+        words.append(f"in {offsets} of {total} hunks")
     if move.guards:
-        words.append(f"{len(move.guards)} guards do not hold")
+        words.append("1 guard does not hold" if len(move.guards) == 1 else f"{len(move.guards)} guards do not hold")
     return ", ".join(words)
 
 
@@ -111,6 +111,7 @@ def _document(move: Move) -> dict[str, Any]:
                 "hunk": _text(hunk_text(each.fit.hunk)),
                 "line": each.fit.line,
                 "offset": each.fit.offset,
+                "fuzz": each.fit.fuzz,
                 "upstream": [_text(hunk_text(hunk)) for hunk in each.upstream],
             }
             for each in move.surroundings

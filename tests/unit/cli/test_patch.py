@@ -176,7 +176,7 @@ def test_rebase_reports_writes_and_exits_by_whether_all_of_it_moves(bench: Bench
     words = ("rebase", "--to", "2.0", "--source", bench.archive, "--to-source", other)
     done = bench.run(*words, "--output", "next", code=1)
     assert f"recorded as seen now: sha256 {pin(other).sha256}" in done.stderr
-    assert "0001-first   partly, 2 of 3 hunks" in done.stdout
+    assert "0001-first   partly, 2 of 3 hunks fit" in done.stdout
     assert "upstream changed there:" in done.stdout and "+line V" in done.stdout
     assert (bench.root / "next/0001-first.rej").is_file()
     document = bench.json(*words, code=1)

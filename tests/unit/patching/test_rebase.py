@@ -98,6 +98,15 @@ def test_moved_vanished_and_taken_files_and_guards_are_told(series: Series, arch
     assert not result.is_whole
 
 
+def test_with_fuzz_a_hunk_whose_context_changed_moves_too(series: Series, archive: Path) -> None:
+    changed = FILES["engine/core.py"].replace(b"line 2\n", b"line II\n")
+    assert [move.word for move in rebase(series, archive, {"engine/core.py": changed}).moves] == ["partly", "partly"]
+    other = archive.with_name("engine-2.0.tar.gz")
+    first, second = try_rebase(series, archive, other, pin(other, "2.0"), fuzz=1).moves
+    assert first.word == second.word == "fits with fuzz"
+    assert " line II\n" in first.diff and "+line five\n" in first.diff
+
+
 def test_what_moves_is_written_as_a_series_and_the_rest_as_rejects(
     series: Series, archive: Path, tmp_path: Path
 ) -> None:
