@@ -33,6 +33,7 @@ STAGE_LABEL = "io.onecat.build"
 """Of every stage in our Dockerfiles: the tag of the image that the stage is for. It is the same from one context to the
 next, so that it spoils no cache; stages without it would be nobody's."""
 
+TIDY_SECONDS = 600
 SILENCE_SECONDS = 15
 CLEANING_SECONDS = 60
 TOLD_LINES = 8
@@ -150,7 +151,8 @@ def _prepared(
 ) -> tuple[Any, str, Builder]:
     """The engine, its address, the builder; the base images are there."""
     check_buildable(context)
-    client = connect(docker_host)
+    # On a busy disk the engine takes minutes to remove the stages of a large image.
+    client = connect(docker_host, timeout=TIDY_SECONDS)
     address = engine_address(docker_host)
     builder = choose_builder(choice, address)
     report(f"image: builder {builder.name} ({builder.why})")
