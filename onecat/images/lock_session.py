@@ -163,7 +163,7 @@ class LockSession:
         found = known_entry(self.profile, wheel_store(self.home).recorded_hashes(), pythons)
         if not (self.looks and self.runtime == "container"):
             return found
-        client = connect(self.docker_host)
+        client = connect(self.docker_host, timeout=600)
         values: dict[Key, str] = {}
         for base in render_context(self.profile).bases:
             seen = image_identity(base, inspect(client, base), (entry or LockEntry()).values.get(("images", base)))
@@ -192,7 +192,7 @@ class LockSession:
         from docker.errors import APIError
         from requests.exceptions import RequestException
 
-        client = connect(self.docker_host)
+        client = connect(self.docker_host, timeout=600)
         for base in render_context(self.profile).bases:
             locked = entry.values.get(("images", base), "")
             if not locked.startswith("sha256:") or options.origins.offline or inspect(client, base):
@@ -227,7 +227,9 @@ class LockSession:
         if self.looks:
             hashes = wheel_store(self.home).recorded_hashes()
             present = find_image(render_context(self.profile, hashes, options), self.docker_host)
-            if present and packages == packages_of(read_folder(connect(self.docker_host), present.tag, REPORTS)):
+            if present and packages == packages_of(
+                read_folder(connect(self.docker_host, timeout=600), present.tag, REPORTS)
+            ):
                 report(f"lock: the image that is there holds the lock's {len(packages)} packages")
                 return options
         return replace(options, packages=packages)
@@ -235,7 +237,7 @@ class LockSession:
     def _packages_of_image(self) -> dict[Key, str]:
         """The packages that pip downloaded for the image, read out of it."""
         engine = self.profile.engine
-        client = connect(self.docker_host)
+        client = connect(self.docker_host, timeout=600)
         if lock_path(engine.name, engine.version).is_file() or not inspect(client, self.profile.image.tag):
             return {}
         python = str(self.profile.image.variables.get("python", ""))
