@@ -153,12 +153,15 @@ def examine(series: Series, source: Source, *, fuzz: int = 0, record: Record | N
     """
     without = Overlay(source)
     applied_files = _take_off_added(series, without)
+    upstream = dict(without.changes)
     applied = set()
     for patch in reversed(series.patches):
         taken_off = _taken_off(patch, without, fuzz, record)
         if taken_off is not None:
             applied.add(patch.file)
             without.changes.update(taken_off.writes)
+    if applied and record is None and _is_pristine(series, source):
+        applied, without.changes = set(), upstream
     complete, states, steps = Overlay(without), [], []
     for patch in series.patches:
         guards = unmet("before", patch.before, complete)
@@ -223,6 +226,17 @@ def _state(attempt: Attempt, guards: Sequence[GuardState], is_applied: bool) -> 
         return State.APPLIED
     exact = all(fit.is_exact for change in attempt.changes for fit in change.fits)
     return State.APPLIES if exact else State.OFFSET
+
+
+def _is_pristine(series: Series, source: Source) -> bool:
+    """Whether every patch goes exactly where it says, one after the other: then none of them is there."""
+    tree = Overlay(source)
+    for patch in series.patches:
+        attempt = try_changes(patch.changes, tree)
+        if not attempt.fits or attempt.distance:
+            return False
+        tree.changes.update(attempt.writes)
+    return True
 
 
 def _taken_off(patch: Patch, source: Source, fuzz: int, record: Record | None) -> Attempt | None:
