@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -80,13 +79,6 @@ class Overlay:
 
     def read(self, path: str) -> SourceFile | None:
         return self.changes[path] if path in self.changes else self.base.read(path)
-
-    def differences(self) -> Iterator[tuple[str, SourceFile | None, SourceFile | None]]:
-        """Path, file before, file now, sorted, of what is not as in the base."""
-        for path, now in sorted(self.changes.items()):
-            before = self.base.read(path)
-            if before != now:
-                yield path, before, now
 
 
 def check_path(path: str, where: str) -> str:

@@ -121,21 +121,16 @@ class Examination:
     """A series and a tree.
 
     states: of each patch, then of the added files if there are any. without, complete: the tree without and with
-    the series, as changes in memory. steps: for each patch the tree after it.
+    the series, as changes in memory.
     """
 
     states: tuple[PatchState, ...]
     without: Overlay
     complete: Overlay
-    steps: tuple[Overlay, ...]
 
     @property
     def is_clean(self) -> bool:
         return all(state.is_clean for state in self.states)
-
-    @property
-    def is_applied(self) -> bool:
-        return all(state.state is State.APPLIED for state in self.states)
 
     @property
     def is_absent(self) -> bool:
@@ -162,7 +157,7 @@ def examine(series: Series, source: Source, *, fuzz: int = 0, record: Record | N
             without.changes.update(taken_off.writes)
     if applied and record is None and _is_pristine(series, source):
         applied, without.changes = set(), upstream
-    complete, states, steps = Overlay(without), [], []
+    complete, states = Overlay(without), []
     for patch in series.patches:
         guards = unmet("before", patch.before, complete)
         attempt = try_changes(patch.changes, complete, fuzz)
@@ -171,12 +166,9 @@ def examine(series: Series, source: Source, *, fuzz: int = 0, record: Record | N
             guards += unmet("after", patch.after, complete)
         state = _state(attempt, guards, patch.file in applied)
         states.append(PatchState(patch.name, patch.purpose, state, attempt.changes, guards))
-        step = Overlay(without)
-        step.changes.update(complete.changes)
-        steps.append(step)
     if series.added:
         states.append(_put_on_added(series, complete, applied_files))
-    return Examination(tuple(states), without, complete, tuple(steps))
+    return Examination(tuple(states), without, complete)
 
 
 def try_changes(changes: Iterable[FileChange], source: Source, fuzz: int = 0) -> Attempt:
