@@ -252,6 +252,7 @@ def _check_facts(document: Mapping[str, Any]) -> None:
         raise ValueError("its profile has no name or no hash")
     texts = [document["onecat"], document["engine"]["name"], document["engine"]["version"], document["machine"]]
     texts += [row[key] for row in document["images"] for key in ("tag", "id")]
+    texts += [str(int(row["size"])) for row in document["images"]]
     texts += document["pythons"]
     if document["series"] is not None:
         texts += [document["series"]["name"], document["series"]["digest"]]

@@ -65,13 +65,18 @@ def load_bundle(
     recorded = _check_wheels(manifest, store, path)
     _check_series(manifest, path)
     wanted = {each.name: target for each, target in _targets(manifest, home, store) if not _holds(target, each)}
-    check_space([(target, each.size) for each in manifest.members if (target := wanted.get(each.name))])
+    needs = [(target, each.size) for each in manifest.members if (target := wanted.get(each.name))]
     client = None
     if images and manifest.facts["images"]:
         client = _engine(docker_host)
-        if not _lacking(client, manifest):
+        lacking = _lacking(client, manifest)
+        if not lacking:
             client = None
             report("image: all images are here")
+        elif engine_address(docker_host).startswith("unix://"):
+            sizes = {row["tag"]: int(row["size"]) for row in manifest.facts["images"]}
+            needs.append((Path(client.info()["DockerRootDir"]), sum(sizes[tag] for tag in lacking)))
+    check_space(needs)
     loaded: tuple[str, ...] = ()
     for each in members_of(path, report):
         if each.member.name in wanted:
