@@ -257,6 +257,10 @@ def _build(
         0o644,
     )
     report(f"runtime: ready in {directory} after {time.monotonic() - started:.0f} s")
+    others = sorted(path.parent.name for path in directory.parent.glob(f"{lock.engine}-*/{MARKER}"))
+    others.remove(directory.name)
+    if others:
+        report(f"runtime: older ones stay in {directory.parent} for releases that use them: {', '.join(others)}")
     return NativeRuntime(lock.engine, lock.version, python_path, directory, python, digest)
 
 

@@ -12,6 +12,7 @@ import csv
 import hashlib
 import io
 import shutil
+import time
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from onecat.images.wheels import WheelStore
 
 Report = Callable[[str], None]
+
+KEPT_SECONDS = 24 * 3600  # a build that still reads an older one has ended by then
 
 PACKAGES = ("vllm/", "vllm_volta/")
 # What the build of the patched source puts into its metadata.
@@ -64,10 +67,9 @@ def ensure_patched_wheel(lock: EngineLock, python: str, store: WheelStore, repor
     with out_of_space_told(store.directory):
         folder.mkdir(parents=True, exist_ok=True)
         patched = write_patched_wheel(store.path(row), lock.series, folder / patched_name(row.file, lock.series))
-    report(
-        f"patches: {lock.series.name} in {lock.engine}: {len(patched.changed)} modules changed, "
-        f"{len(patched.added)} added"
-    )
+        _forget_older(patched.path)
+    changed, added = len(patched.changed), len(patched.added)
+    report(f"patches: {lock.series.name} put into {lock.engine}; modules changed: {changed}, added: {added}")
     return patched
 
 
@@ -98,6 +100,14 @@ def write_patched_wheel(wheel: Path, series: Series, target: Path) -> PatchedWhe
     finally:
         partial.unlink(missing_ok=True)
     return PatchedWheel(target, changed, added)
+
+
+def _forget_older(wheel: Path) -> None:
+    """Remove wheels that another state of a series was put into, once no build can be reading them."""
+    name, version, _, tags = wheel.name.split("-", 3)
+    for path in wheel.parent.glob(f"{name}-{version}-*-{tags}"):
+        if path != wheel and time.time() - path.stat().st_mtime > KEPT_SECONDS:
+            path.unlink(missing_ok=True)
 
 
 def _with_entry_points(text: str, points: list[tuple[str, str, str]]) -> bytes:

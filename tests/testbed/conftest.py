@@ -24,6 +24,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ from tests.testbed import base_image as base_images
 from tests.testbed import command, sources
 from tests.testbed import docker_daemon as docker_daemons
 from tests.testbed import ssh_host as ssh_hosts
-from tests.testbed.cache import Cache, open_cache
+from tests.testbed.cache import KEPT_SECONDS, Cache, open_cache
 from tests.testbed.nvml import library as nvml
 
 if TYPE_CHECKING:
@@ -248,8 +249,14 @@ def engine_runtime(engine_home: Home) -> NativeRuntime:
     """A native vLLM for the CPU; the first time some minutes, about 1 GB of download and 4.5 GB of disk."""
     from onecat.config import load_profile
     from onecat.images import ensure_runtime
+    from onecat.images.native import MARKER
 
-    return ensure_runtime(load_profile("cpu"), engine_home, lambda line: print(line, file=sys.stderr))
+    runtime = ensure_runtime(load_profile("cpu"), engine_home, lambda line: print(line, file=sys.stderr))
+    # Each change of the patches makes another one of 2 GB.
+    for marker in engine_home.runtimes.glob(f"*/{MARKER}"):
+        if marker.parent != runtime.directory and time.time() - marker.stat().st_mtime > KEPT_SECONDS:
+            shutil.rmtree(marker.parent)
+    return runtime
 
 
 @pytest.fixture(scope="session")

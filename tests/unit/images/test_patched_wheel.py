@@ -7,6 +7,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -18,8 +19,9 @@ import yaml
 
 from onecat.config import load_profile
 from onecat.errors import OnecatError
-from onecat.images.lock import profile_lock, read_lock
-from onecat.images.patched_wheel import ENTRY_POINTS, patched_name, write_patched_wheel
+from onecat.images.lock import EngineLock, LockedFile, profile_lock, read_lock
+from onecat.images.patched_wheel import ENTRY_POINTS, ensure_patched_wheel, patched_name, write_patched_wheel
+from onecat.images.wheels import WheelStore
 from onecat.patching import Series, load_series
 
 FILE = "engine_cpu-1.0-cp38-abi3-manylinux_2_28_x86_64.whl"
@@ -150,6 +152,34 @@ def test_a_wheel_of_other_modules_is_refused_and_nothing_is_left(tmp_path: Path,
         write_patched_wheel(other, series, target)
     assert "0001-gates" in "\n".join([raised.value.found, *raised.value.details])
     assert not target.exists() and not list(tmp_path.glob(".*.partial"))
+
+
+def test_wheels_of_earlier_states_of_a_series_are_forgotten_after_a_day(
+    wheel: Path, series: Series, tmp_path: Path
+) -> None:
+    lock = EngineLock("engine-cpu", "1.0", "x86_64", "2.28", (), (), "", ("3.11",), (), (), (row(wheel),), series)
+    store = WheelStore(tmp_path, (), tmp_path / "recorded.json")
+    older, recent, other = (
+        tmp_path / "patched" / name
+        for name in (
+            FILE.replace("-cp38", "-1onecat00-cp38"),
+            FILE.replace("-cp38", "-1onecat01-cp38"),
+            "b-1-1onecat-x.whl",
+        )
+    )
+    older.parent.mkdir()
+    for path in (older, recent, other):
+        path.touch()
+    for path in (older, other):
+        os.utime(path, (0, 0))
+    said: list[str] = []
+    patched = ensure_patched_wheel(lock, "3.11", store, said.append)
+    assert set(older.parent.iterdir()) == {recent, other, patched.path}
+    assert said == ["patches: engine-1.0 put into engine-cpu; modules changed: 1, added: 1"]
+
+
+def row(wheel: Path) -> LockedFile:
+    return LockedFile("engine-cpu", "1.0", wheel.name, None, wheel.stat().st_size, ("3.11",))
 
 
 def test_a_changed_series_is_another_runtime() -> None:
