@@ -124,6 +124,8 @@ def load(
     words += ["--find-links", str(loaded.packages)] if loaded.packages else []
     words += ["--lock", str(loaded.lock_file)] if loaded.lock_file else []
     command = shlex.join(words)
+    if loaded.has_built_image and not no_images:
+        command = f"onecat init --profile {shlex.quote(loaded.profile)} --model /path/to/checkpoint, then onecat up"
     if as_json:
         console.print_json(
             {

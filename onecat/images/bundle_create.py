@@ -251,7 +251,7 @@ def _images(
         client = connect(docker_host)
         for base in context.bases:
             ensure_base(client, base, engine_address(docker_host), report)
-        built = find_image(context, docker_host)
+        built = _built(client, profile, context, docker_host, report)
     except OnecatError as error:
         if error.code is not ExitCode.UNREACHABLE:
             raise
@@ -263,11 +263,6 @@ def _images(
             next_steps=[*error.next_steps, "or leave the images out: --no-images"],
             code=error.code,
         ) from error
-    if built is None:
-        report(f"image: {context.tag} is not built, or from something else; only what it starts from goes in")
-        if context.source is not None:
-            report("image: its build downloads Python packages: only those that a lock file names go into the bundle")
-            report(f"image: or build it first: onecat build --profile {profile.name}")
     tags = [*context.bases, *([context.tag] if built else [])]
     found = {tag: inspect(client, tag) for tag in tags}
     images = tuple(
@@ -276,6 +271,26 @@ def _images(
     # The built one has the layers of the runtime's base in it; that of the compilers stands beside it.
     about = round(sum({each.image_id: each.size for each in images}.values()) * IMAGE_RATIO)
     return images, [Source(IMAGES, lambda: saved_images(docker_host, tags), about=about)]
+
+
+def _built(client: Any, profile: Profile, context: Context, docker_host: str | None, report: Report) -> bool:
+    """Whether the engine has the profile's image, with its patches; says what is to be known about it."""
+    labels = (inspect(client, context.tag).get("Config") or {}).get("Labels") or {}
+    wanted = None
+    if profile.image.patches:
+        from onecat.patching import load_series
+
+        series = load_series(str(profile.image.patches)).for_profile(profile)
+        wanted = f"{series.name} sha256:{series.digest}"
+    if labels.get("io.onecat.profile") == profile.name and labels.get("io.onecat.patch-series") == wanted:
+        if find_image(context, docker_host) is None:
+            report(f"image: {context.tag} was built with other options or by another onecat; it goes in as it is")
+        return True
+    report(f"image: {context.tag} is not built, or with other patches; only what it starts from goes in")
+    if context.source is not None:
+        report("image: its build downloads Python packages: only those that a lock file names go into the bundle")
+        report(f"image: or build it first: onecat build --profile {profile.name}")
+    return False
 
 
 @contextlib.contextmanager

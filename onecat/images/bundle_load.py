@@ -45,6 +45,11 @@ class Loaded:
     lock_file: Path | None
     packages: Path | None
 
+    @property
+    def has_built_image(self) -> bool:
+        """Whether the image that a server starts from came with it: there is nothing to build then."""
+        return any(row.get("built") for row in self.manifest.facts["images"])
+
 
 def load_bundle(
     path: Path, home: Home, report: Report, *, images: bool = True, docker_host: str | None = None

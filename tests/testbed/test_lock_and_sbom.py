@@ -80,26 +80,37 @@ def test_the_bill_of_a_real_image_is_valid_complete_and_always_the_same(
 def test_images_travel_in_a_bundle_and_come_back_as_they_were(
     docker_client: Any, base_image: str, onecat_with_docker: Onecat, tmp_path: Path
 ) -> None:
-    """A profile of its own whose image is one small layer; the engine forgets both before the bundle is loaded."""
-    made = docker_client.api.import_image_from_data(small_layer(), repository="onecat-test/carried", tag="1")
-    tag = "onecat-test/carried:1"
-    image_id = json.loads(made.splitlines()[-1])["status"]
+    """A profile of its own whose images are one small layer; the engine forgets them before the bundle is loaded."""
+    tags = ["onecat-test/carried:1", "onecat-test/carried-built:1"]
+    ids = {}
+    for tag, changes in zip(tags, ([], ["LABEL io.onecat.profile=carried"]), strict=True):
+        name, version = tag.split(":")
+        docker_client.api.import_image_from_data(small_layer(), repository=name, tag=version, changes=changes)
+        ids[tag] = docker_client.images.get(tag).id
     profile = load_profile("h200")
-    image = profile.image.model_copy(update={"base": tag, "tag": "onecat-test/carried-built:1"})
+    image = profile.image.model_copy(update={"base": tags[0], "tag": tags[1]})
     path = tmp_path / "carried.yaml"
     path.write_bytes(profile_text(profile.model_copy(update={"name": "carried", "image": image})))
     bundle = tmp_path / "carried.tar"
     try:
         onecat_with_docker("bundle", "create", "-p", path, "--output", bundle, timeout=300).expect(0)
-        assert [row["tag"] for row in read_manifest(bundle).facts["images"]] == [tag]
-        docker_client.images.remove(tag)
+        rows = read_manifest(bundle).facts["images"]
+        assert [(row["tag"], row["id"], row["built"]) for row in rows] == [
+            (tags[0], ids[tags[0]], False),
+            (tags[1], ids[tags[1]], True),
+        ]
+        for tag in tags:
+            docker_client.images.remove(tag)
         loaded = onecat_with_docker("bundle", "load", bundle, "--json").expect(0).json()
-        assert loaded["images_loaded"] == [tag] and docker_client.images.get(tag).id == image_id
+        assert loaded["images_loaded"] == tags
+        assert {tag: docker_client.images.get(tag).id for tag in tags} == ids
         assert loaded["profile_to_use"].endswith("/profiles/carried.yaml")
+        assert loaded["next"].startswith("onecat init --profile ") and loaded["next"].endswith("then onecat up")
         again = onecat_with_docker("bundle", "load", bundle, "--json").expect(0).json()
         assert again["images_loaded"] == [] and again["stored"] == []
     finally:
-        docker_client.images.remove(tag)
+        for tag in tags:
+            docker_client.images.remove(tag)
 
 
 def test_a_base_image_that_cannot_be_had_says_how_to_do_without(onecat_with_docker: Onecat, tmp_path: Path) -> None:
