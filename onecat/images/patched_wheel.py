@@ -11,6 +11,7 @@ import configparser
 import csv
 import hashlib
 import io
+import os
 import shutil
 import time
 import zipfile
@@ -92,7 +93,7 @@ def write_patched_wheel(wheel: Path, series: Series, target: Path) -> PatchedWhe
             text = archive.read(entries).decode() if entries in names else ""
             files = {**files, entries: _with_entry_points(text, points)}
         files = {**files, record: _record(archive.read(record).decode(), record, files)}
-    partial = target.with_name(f".{target.name}.partial")
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         shutil.copyfile(wheel, partial)
         _replace(partial, files)
@@ -103,11 +104,12 @@ def write_patched_wheel(wheel: Path, series: Series, target: Path) -> PatchedWhe
 
 
 def _forget_older(wheel: Path) -> None:
-    """Remove wheels that another state of a series was put into, once no build can be reading them."""
+    """Remove what was made of another state of a series or by a killed build, once no build can be at it."""
     name, version, _, tags = wheel.name.split("-", 3)
-    for path in wheel.parent.glob(f"{name}-{version}-*-{tags}"):
-        if path != wheel and time.time() - path.stat().st_mtime > KEPT_SECONDS:
-            path.unlink(missing_ok=True)
+    for pattern in (f"{name}-{version}-*-{tags}", f".{name}-{version}-*-{tags}.*.partial"):
+        for path in wheel.parent.glob(pattern):
+            if path != wheel and time.time() - path.stat().st_mtime > KEPT_SECONDS:
+                path.unlink(missing_ok=True)
 
 
 def _with_entry_points(text: str, points: list[tuple[str, str, str]]) -> bytes:

@@ -159,18 +159,19 @@ def test_wheels_of_earlier_states_of_a_series_are_forgotten_after_a_day(
 ) -> None:
     lock = EngineLock("engine-cpu", "1.0", "x86_64", "2.28", (), (), "", ("3.11",), (), (), (row(wheel),), series)
     store = WheelStore(tmp_path, (), tmp_path / "recorded.json")
-    older, recent, other = (
+    older, killed, recent, other = (
         tmp_path / "patched" / name
         for name in (
             FILE.replace("-cp38", "-1onecat00-cp38"),
+            "." + FILE.replace("-cp38", "-1onecat00-cp38") + ".4711.partial",
             FILE.replace("-cp38", "-1onecat01-cp38"),
             "b-1-1onecat-x.whl",
         )
     )
     older.parent.mkdir()
-    for path in (older, recent, other):
+    for path in (older, killed, recent, other):
         path.touch()
-    for path in (older, other):
+    for path in (older, killed, other):
         os.utime(path, (0, 0))
     said: list[str] = []
     patched = ensure_patched_wheel(lock, "3.11", store, said.append)
@@ -180,6 +181,23 @@ def test_wheels_of_earlier_states_of_a_series_are_forgotten_after_a_day(
 
 def row(wheel: Path) -> LockedFile:
     return LockedFile("engine-cpu", "1.0", wheel.name, None, wheel.stat().st_size, ("3.11",))
+
+
+def test_an_interruption_leaves_nothing_and_the_next_run_makes_it(
+    wheel: Path, series: Series, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "patched.whl"
+
+    def interrupt(path: Path, files: object) -> None:
+        assert path.stat().st_size == wheel.stat().st_size
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("onecat.images.patched_wheel._replace", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            write_patched_wheel(wheel, series, target)
+    assert not target.exists() and not list(tmp_path.glob("*.partial"))
+    assert zipfile.ZipFile(write_patched_wheel(wheel, series, target).path).testzip() is None
 
 
 def test_a_changed_series_is_another_runtime() -> None:
