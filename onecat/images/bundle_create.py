@@ -123,7 +123,14 @@ def create_bundle(
         "machine": platform.machine(),
         "pythons": list(chosen),
         "images": [
-            {"tag": each.tag, "id": each.image_id, "size": each.size, "digests": list(each.digests)} for each in bundled
+            {
+                "tag": each.tag,
+                "id": each.image_id,
+                "size": each.size,
+                "digests": list(each.digests),
+                "built": each.tag not in context.bases,
+            }
+            for each in bundled
         ],
     }
     small = [Source.of_bytes(f"{PROFILES}/{profile.name}.yaml", profile_text(profile))]
