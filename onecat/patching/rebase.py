@@ -14,7 +14,7 @@ from onecat.patching.authoring import new_series
 from onecat.patching.diff import ADDED as ADDED_LINE
 from onecat.patching.diff import CONTEXT, FileChange, Hunk
 from onecat.patching.diff import REMOVED as REMOVED_LINE
-from onecat.patching.placing import Fit, split_lines
+from onecat.patching.placing import Fit, apply_hunks, split_lines
 from onecat.patching.series import ADDED, SERIES, Guard, Patch, Series, Upstream
 from onecat.patching.source import Overlay, Source, SourceFile
 from onecat.patching.states import ChangeState, GuardState, try_changes, unmet
@@ -31,11 +31,19 @@ SIMILAR = 0.6
 
 @dataclass(frozen=True)
 class Surroundings:
-    """A hunk that is not where it was, and what upstream changed around it between the releases."""
+    """A hunk that is not where it was, and what upstream changed around it between the releases.
+
+    is_there: it fits nowhere because the other release has it already.
+    """
 
     path: str
     fit: Fit
     upstream: tuple[Hunk, ...]
+    is_there: bool = False
+
+    @property
+    def is_conflict(self) -> bool:
+        return self.fit.line is None and not self.is_there
 
 
 @dataclass(frozen=True)
@@ -145,28 +153,30 @@ def _move(patch: Patch, moved: dict[str, str], old_tree: Overlay, new_tree: Over
     before = tuple(_renamed_guard(guard, moved) for guard in patch.before)
     after = tuple(_renamed_guard(guard, moved) for guard in patch.after)
     old_attempt = try_changes(patch.changes, old_tree)
-    if after and not unmet("after", after, new_tree):
+    if after and not unmet("after", after, new_tree.base):
         old_tree.changes.update(old_attempt.writes)
         return Move(patch, "to drop", (), (), (), "", "")
     attempt = try_changes(changes, new_tree, fuzz)
     guards = unmet("before", before, new_tree)
-    old_paths = {change.path: original.old for change, original in zip(changes, patch.changes, strict=True)}
-    places = {fit.hunk: fit for state in old_attempt.changes for fit in state.fits}
     surroundings = tuple(
         Surroundings(
-            state.path, fit, _upstream_changes(places[fit.hunk], state.path, old_paths[state.path], old_tree, new_tree)
+            state.path,
+            fit,
+            _upstream_changes(place, state.path, original.old, old_tree, new_tree),
+            fit.line is None and _is_there(fit.hunk, state.path, new_tree),
         )
-        for state in attempt.changes
-        for fit in state.fits
+        for state, was, original in zip(attempt.changes, old_attempt.changes, patch.changes, strict=True)
+        for fit, place in zip(state.fits, was.fits or state.fits, strict=True)
         if not fit.is_exact
     )
     partial = dict(_partial(changes, attempt.changes, new_tree, fuzz))
     diff = write_diff((path, new_tree.read(path), file) for path, file in partial.items())
-    rejected = _rejected(attempt.changes)
+    left = [each for each in surroundings if each.is_conflict]
+    rejected = _rejected(left)
     new_tree.changes.update(partial)
     # The old tree goes on with the same hunks: what is then different between the two is upstream's doing.
     old_tree.changes.update(dict(_partial(patch.changes, attempt.changes, old_tree, 0)))
-    if attempt.fits:
+    if not left and all(state.problem is None for state in attempt.changes):
         guards += unmet("after", after, new_tree)
         fits = [fit for state in attempt.changes for fit in state.fits]
         fuzzy = any(fit.fuzz for fit in fits)
@@ -191,13 +201,17 @@ def _partial(
         yield from try_changes([rest], tree, fuzz).writes.items()
 
 
-def _rejected(states: Iterable[ChangeState]) -> str:
-    rows = []
-    for state in states:
-        left = [fit.hunk for fit in state.fits if fit.line is None]
-        if left:
-            rows.append(f"--- a/{state.path}\n+++ b/{state.path}\n{''.join(map(hunk_text, left))}")
-    return "".join(rows)
+def _rejected(left: Iterable[Surroundings]) -> str:
+    hunks: dict[str, list[str]] = {}
+    for each in left:
+        hunks.setdefault(each.path, []).append(hunk_text(each.fit.hunk))
+    return "".join(f"--- a/{path}\n+++ b/{path}\n{''.join(texts)}" for path, texts in hunks.items())
+
+
+def _is_there(hunk: Hunk, path: str, tree: Source) -> bool:
+    """Whether a file has what a hunk makes."""
+    file = tree.read(path)
+    return file is not None and apply_hunks(file.content, [hunk.reversed()])[1][0].line is not None
 
 
 def _upstream_changes(

@@ -64,9 +64,9 @@ def _verdict(move: Move) -> str:
 
 
 def _counts(move: Move) -> tuple[int, int, int]:
-    fits = [fit for change in move.changes for fit in change.fits]
-    conflicts = sum(fit.line is None for fit in fits)
-    return conflicts, sum(fit.line is not None and not fit.is_exact for fit in fits), len(fits)
+    conflicts = sum(each.is_conflict for each in move.surroundings)
+    offsets = sum(each.fit.line is not None for each in move.surroundings)
+    return conflicts, offsets, sum(len(change.fits) for change in move.changes)
 
 
 def _obstacles(move: Move) -> Iterator[str]:
@@ -75,7 +75,9 @@ def _obstacles(move: Move) -> Iterator[str]:
     for guard in move.guards:
         yield from wrap(str(guard), 80, "  ", "    ")
     for each in move.surroundings:
-        if each.fit.line is None:
+        if each.is_there:
+            yield f"  {each.path}: upstream has hunk {each.fit.hunk.header} already"
+        if each.is_conflict:
             yield f"  {each.path}: this hunk fits nowhere"
             yield from (f"    {line}" for line in (each.fit.hunk.header, *hunk_lines(each.fit)))
             yield from _around(each)
@@ -112,6 +114,7 @@ def _document(move: Move) -> dict[str, Any]:
                 "line": each.fit.line,
                 "offset": each.fit.offset,
                 "fuzz": each.fit.fuzz,
+                "is_there": each.is_there,
                 "upstream": [_text(hunk_text(hunk)) for hunk in each.upstream],
             }
             for each in move.surroundings

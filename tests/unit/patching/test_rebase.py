@@ -63,6 +63,21 @@ def test_a_hunk_that_fits_nowhere_is_shown_with_upstreams_change_and_the_rest_mo
     assert ("-", b"line five\n") not in told, "our own earlier edit is not upstream's change"
 
 
+def test_a_hunk_that_upstream_has_already_is_no_obstacle(series: Series, archive: Path) -> None:
+    result = rebase(series, archive, {"engine/core.py": FILES["engine/core.py"].replace(b"line 5\n", b"line five\n")})
+    first, second = result.moves
+    assert (first.word, second.word) == ("fits with offsets", "fits")
+    (there,) = (each for each in first.surroundings if each.is_there)
+    assert there.path == "engine/core.py"
+    assert first.rejected == "" and "core.py" not in first.diff and "windows.txt" in first.diff
+
+
+def test_a_guard_that_an_earlier_patch_makes_true_drops_nothing(archive: Path, tmp_path: Path) -> None:
+    guards = {"0002-second.patch": {"after": [{"file": "engine/windows.txt", "contains": ["TWO"]}]}}
+    guarded = write_series(tmp_path / "guarded", pin(archive), guards=guards)
+    assert [move.word for move in rebase(guarded, archive, {}).moves] == ["fits", "fits"]
+
+
 def test_a_patch_whose_guards_hold_without_it_can_be_dropped(series: Series, archive: Path) -> None:
     result = rebase(
         series,
