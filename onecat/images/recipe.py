@@ -43,7 +43,7 @@ class Recipe:
         images = self.directory.parent
         for folder in (images / COMMON, *(images / name for name in self.shared), self.directory):
             for path in sorted(folder.rglob("*")):
-                if path.is_file() and path.name not in (FACTS, "macros.j2"):
+                if path.is_file() and path.name not in (FACTS, "macros.j2") and "__pycache__" not in path.parts:
                     found[path.relative_to(folder).as_posix().removesuffix(".j2")] = path
         return found
 

@@ -61,8 +61,10 @@ def device_code(fatbins: bytes) -> Iterator[tuple[int, int]]:
             position += 8
             continue
         entry, end = position + header, position + header + size
-        while entry + FATBIN_ENTRY.size <= end:
+        while entry + FATBIN_ENTRY.size <= min(end, len(fatbins)):
             kind, _, head, payload, _, _, _, _, architecture = FATBIN_ENTRY.unpack_from(fatbins, entry)
+            if head < FATBIN_ENTRY.size:
+                break
             yield kind, architecture
             entry += head + payload
         position = end
