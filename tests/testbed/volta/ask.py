@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 import fake_cuda  # type: ignore[import-not-found]
+import questions  # type: ignore[import-not-found]
 
 
 class Log(logging.Handler):
@@ -38,8 +39,6 @@ def main() -> None:
         module, _, function = request["plugin"].partition(":")
         getattr(importlib.import_module(module), function)()
     from vllm.config import VllmConfig, set_current_vllm_config
-
-    import questions  # type: ignore[import-not-found]
 
     with set_current_vllm_config(VllmConfig()):
         answers = {name: answer(question) for name, question in questions.all_questions().items()}

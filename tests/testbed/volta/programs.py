@@ -40,6 +40,7 @@ class Programs:
             "PYTHONDONTWRITEBYTECODE": "1",
             "TRITON_CACHE_DIR": str(self.kernels),
             "CUDA_VISIBLE_DEVICES": "0",
+            "OMP_NUM_THREADS": "1",
             "VLLM_NO_USAGE_STATS": "1",
         }
         argv = [str(self.python), str(HERE / program), json.dumps(request)]

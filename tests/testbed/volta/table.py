@@ -185,7 +185,9 @@ REST = (
     row("operators/awq_gemm", "the CUDA kernel of AWQ was reached", series="Triton", runs="Triton: awq"),
     row("operators/awq_dequantize", "the CUDA kernel of AWQ was reached", series="Triton", runs="Triton: awq"),
     row("operators/rotary embedding", NO_MODULE, series="as native", runs="PyTorch"),
-    row("operators/emulated NVFP4", refused("CompilationError"), series="right", runs="PyTorch", fails="nvfp4 emulation"),
+    row(
+        "operators/emulated NVFP4", refused("CompilationError"), series="right", runs="PyTorch", fails="nvfp4 emulation"
+    ),
     row(
         "operators/emulated INT4 experts of float16",
         ["torch.bfloat16", "torch.bfloat16"],
