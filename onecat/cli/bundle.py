@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
             print(context.get_help())
 
     group.callback()(without_command)
-    group.command("create", help="Collect images, wheels, source, patches and onecat itself into one file.")(create)
+    group.command("create", help="Collect all that a profile needs in one file.")(create)
     group.command("verify", help="Check every byte of a bundle.")(verify)
     group.command("show", help="Show what is in a bundle.")(show)
     group.command("load", help="Bring a bundle's content into the stores of this machine.")(load)

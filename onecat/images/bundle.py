@@ -210,8 +210,15 @@ def read_manifest(path: Path) -> Manifest:
 
     Raises OnecatError (exit code 2) when the file is no bundle or one that this onecat does not know.
     """
-    with path.open("rb") as stream:
+    with _open(path) as stream:
         return _read_manifest(stream, path)
+
+
+def _open(path: Path) -> IO[bytes]:
+    if not path.is_file():
+        found = f"{path} is not a file" if path.exists() else f"there is no file {path}"
+        raise OnecatError(found, expected="a bundle", where=str(path.absolute()))
+    return path.open("rb")
 
 
 def _read_manifest(stream: IO[bytes], path: Path) -> Manifest:
@@ -282,7 +289,7 @@ def members_of(path: Path, report: Report | None = None) -> Iterator[OpenMember]
     Raises OnecatError (exit code 1) at the first thing that is not as the manifest says: a member that is missing, cut
     off, changed, of another kind or not named.
     """
-    with path.open("rb") as stream:
+    with _open(path) as stream:
         manifest = _read_manifest(stream, path)
         length = path.stat().st_size
         meter = _Meter(manifest.size, report or (lambda line: None), "bundle: read")

@@ -154,6 +154,12 @@ def test_links_and_devices_are_refused(bundle: Path, kind: bytes) -> None:
     assert refused(bundle).details[0].startswith("README.txt ")
 
 
+def test_a_path_that_is_no_file_is_told(tmp_path: Path) -> None:
+    for path, found in ((tmp_path / "none.tar", "there is no file"), (tmp_path, "is not a file")):
+        error = refused(path)
+        assert found in error.found and error.code is ExitCode.USAGE
+
+
 def test_another_tar_is_no_bundle(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "other.tar", "w") as archive:
         archive.addfile(tarfile.TarInfo("file"), io.BytesIO())
