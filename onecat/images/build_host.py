@@ -15,7 +15,7 @@ from onecat.images.engine_images import inspect
 class BuildHost:
     """Where a build runs.
 
-    address: of its engine. data_root: where the engine keeps images. memory_bytes, cpus: of its machine.
+    address: of its engine, or its name. data_root: where the engine keeps images. memory_bytes, cpus: of its machine.
     free_bytes: on the disk of the data root; None: not known from here. images: base image -> bytes, of those it has.
     """
 
@@ -29,13 +29,17 @@ class BuildHost:
 
 
 def read_build_host(
-    docker_host: str | None, bases: Sequence[str], free_space: Callable[[str], int | None] | None = None
+    docker_host: str | None,
+    bases: Sequence[str],
+    free_space: Callable[[str], int | None] | None = None,
+    name: str | None = None,
 ) -> BuildHost:
     """Ask the engine at `docker_host`.
 
     Parameters:
         free_space: bytes free at a path of the engine's machine, for engines elsewhere; None: an engine behind a local
             socket is looked at directly, of another nothing is known.
+        name: what to call the engine; None: its address.
 
     Raises OnecatError (exit code 3) when the engine cannot be reached.
     """
@@ -46,7 +50,7 @@ def read_build_host(
     data_root = str(said.get("DockerRootDir") or "")
     measure = free_space or (local_free_space if address.startswith("unix://") else lambda path: None)
     return BuildHost(
-        address=address,
+        address=name or address,
         version=str(said.get("ServerVersion") or "?"),
         data_root=data_root,
         memory_bytes=int(said.get("MemTotal") or 0),

@@ -6,6 +6,7 @@ import contextlib
 import io
 import re
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -26,7 +27,7 @@ from onecat.images.docker_build import (
     choose_builder,
     find_image,
 )
-from onecat.images.docker_engine import connect
+from onecat.images.docker_engine import connect, engine_address
 from onecat.images.dockerfile import instructions
 from onecat.images.interpreters import interpreter_with_pip
 from onecat.images.options import BuildOptions
@@ -101,7 +102,7 @@ def prepare_build(
             expected="a profile whose engine is compiled from source",
             next_steps=["onecat profile list", f"or build the image: onecat build --profile {profile.name}"],
         )
-    host = read_build_host(engine.docker_host, context.bases, engine.free_space)
+    host = read_build_host(engine.docker_host, context.bases, engine.free_space, engine.name)
     costs = build_costs()
     cost = compile_cost(profile, context, options, costs)
     if context.wheel_stage is not None and options.wheel is None and options.max_jobs is None:
@@ -109,7 +110,7 @@ def prepare_build(
         context = render_context(profile, hashes, replace(options, max_jobs=jobs))
     context = _with_arguments(context, arguments or {})
     present = find_image(context, engine.docker_host) if options.wheel_only is None else None
-    builder = choose_builder(choice, host.address)
+    builder = choose_builder(choice, engine_address(engine.docker_host))
     plan = make_build_plan(
         profile,
         context,
@@ -171,7 +172,8 @@ def ensure_image(
     check_plan(prepared.plan)
     started = time.monotonic()
     context = _complete(prepared, profile, home, report)
-    built = build_image(context, engine.docker_host, report, log_file(home, context.tag), choice)
+    offline = options.origins.offline
+    built = build_image(context, engine.docker_host, report, log_file(home, context.tag), choice, offline=offline)
     _record(home, prepared.plan, built, time.monotonic() - started)
     return built, prepared.plan
 
@@ -196,9 +198,11 @@ def build_wheel(
     for line in plan_lines(prepared.plan):
         report(line)
     check_plan(prepared.plan)
+    _check_folder(options.wheel_only)
     context = _complete(prepared, profile, home, report)
-    tag = f"{context.tag}-wheel"
-    built = build_stage(context, stage, tag, engine.docker_host, report, log_file(home, tag), choice)
+    tag, offline = f"{context.tag}-wheel", options.origins.offline
+    log = log_file(home, tag)
+    built = build_stage(context, stage, tag, engine.docker_host, report, log, choice, offline=offline)
     with contextlib.closing(connect(engine.docker_host, timeout=600)) as client:
         try:
             path = take_wheel(client, tag, options.wheel_only)
@@ -208,6 +212,13 @@ def build_wheel(
     report(f"wheel: {path}")
     report(f"wheel: sha256 {sha256}")
     return BuiltWheel(path, sha256, path.stat().st_size, built), prepared.plan
+
+
+def _check_folder(folder: Path) -> None:
+    """Raises OSError now, and not after hours of compiling, when the wheel cannot be put there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def take_wheel(client: Any, tag: str, folder: Path) -> Path:

@@ -19,7 +19,7 @@ from onecat.images.build_progress import BuildkitProgress, ClassicProgress, Prog
 from onecat.images.build_request import BuildFailedError, BuildRequest
 from onecat.images.buildkit import Buildkit, find_buildkit
 from onecat.images.context import Context
-from onecat.images.disk import megabytes
+from onecat.images.disk import megabytes, out_of_space_told
 from onecat.images.docker_engine import connect, engine_address, unreachable
 from onecat.images.engine_images import disk_full, ensure_base, inspect
 from onecat.images.known_failures import explain
@@ -101,7 +101,13 @@ def find_image(context: Context, docker_host: str | None) -> BuiltImage | None:
 
 
 def build_image(
-    context: Context, docker_host: str | None, report: Report, log: Path, choice: BuilderChoice = "auto"
+    context: Context,
+    docker_host: str | None,
+    report: Report,
+    log: Path,
+    choice: BuilderChoice = "auto",
+    *,
+    offline: bool = False,
 ) -> BuiltImage:
     """Build a context's image. Its stored files have been fetched and verified.
 
@@ -109,14 +115,14 @@ def build_image(
         docker_host: engine's address; None for DOCKER_HOST or the default socket.
         report: called with one line per step.
         log: file that gets the builder's whole output.
-        choice: which builder; `auto` takes BuildKit where it can be had.
+        choice: which builder; `auto` takes BuildKit where it can be had. offline: no registry may be asked.
 
     Raises:
         OnecatError: the context must not be built yet (exit code 1), BuildKit is asked for and absent (2), the engine
             or the registry of the base image cannot be reached (3), a build step failed or the disk is full (4). Steps
             that are done stay in the engine's cache then, and the same command goes on behind them.
     """
-    client, address, builder = _prepared(context, docker_host, report, choice)
+    client, address, builder = _prepared(context, docker_host, report, choice, offline)
     labels = {CONTEXT_LABEL: context.digest, BASE_LABEL: inspect(client, context.base)["Id"]}
     request = BuildRequest(context, context.tag, labels, context.arguments)
     report(f"image: building {context.tag} from {context.base} with the engine at {address}")
@@ -129,10 +135,18 @@ def build_image(
 
 
 def build_stage(
-    context: Context, stage: str, tag: str, docker_host: str | None, report: Report, log: Path, choice: BuilderChoice
+    context: Context,
+    stage: str,
+    tag: str,
+    docker_host: str | None,
+    report: Report,
+    log: Path,
+    choice: BuilderChoice,
+    *,
+    offline: bool = False,
 ) -> BuiltImage:
     """Build one stage of a context, as an image of its own called `tag`. Raises OnecatError as `build_image` does."""
-    client, address, builder = _prepared(context, docker_host, report, choice)
+    client, address, builder = _prepared(context, docker_host, report, choice, offline)
     request = BuildRequest(context, tag, {}, context.arguments, stage)
     report(f"image: building stage {stage} of {context.tag} with the engine at {address}")
     steps = _build(client, address, builder, request, report, log)
@@ -147,7 +161,7 @@ def check_buildable(context: Context) -> None:
 
 
 def _prepared(
-    context: Context, docker_host: str | None, report: Report, choice: BuilderChoice
+    context: Context, docker_host: str | None, report: Report, choice: BuilderChoice, offline: bool
 ) -> tuple[Any, str, Builder]:
     """The engine, its address, the builder; the base images are there."""
     check_buildable(context)
@@ -157,7 +171,7 @@ def _prepared(
     builder = choose_builder(choice, address)
     report(f"image: builder {builder.name} ({builder.why})")
     for base in context.bases:
-        ensure_base(client, base, address, report)
+        ensure_base(client, base, address, report, offline)
     return client, address, builder
 
 
@@ -179,10 +193,11 @@ def _build(
         progress = BuildkitProgress(tell)
         output = buildkit.lines(builder.buildkit, address, request, tell, os.environ)
     try:
-        _follow(output, progress, tell, log)
+        with out_of_space_told(log.parent):
+            _follow(output, progress, tell, log)
     except BuildFailedError as error:
         raise _step_failed(progress, str(error), request, address, log) from error
-    except (APIError, RequestException, OSError) as error:
+    except (APIError, RequestException, ConnectionError, TimeoutError) as error:
         text = str(getattr(error, "explanation", None) or error)
         if "no space left" in text.lower():
             raise disk_full(address, text) from error

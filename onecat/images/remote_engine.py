@@ -23,11 +23,12 @@ class EngineAccess:
     """A Docker engine to work with.
 
     docker_host: its address; None for this machine's choice. free_space: asks for the bytes that are free at a path
-    there; None: the engine is this machine's.
+    there; None: the engine is this machine's. name: what people call it; None: its address.
     """
 
     docker_host: str | None
     free_space: Callable[[str], int | None] | None = None
+    name: str | None = None
 
 
 @contextlib.contextmanager
@@ -48,7 +49,7 @@ def engine_on(host: str) -> Iterator[EngineAccess]:
             return
         check_answer(transport.run(DIAL, stdin=_PING, timeout=ASK_SECONDS), transport.name)
         with socket_bridge(transport, DIAL) as path:
-            yield EngineAccess(f"unix://{path}", lambda place: _free_space(transport, place))
+            yield EngineAccess(f"unix://{path}", lambda place: _free_space(transport, place), f"ssh://{transport.name}")
     finally:
         transport.close()
         reach.close()

@@ -296,6 +296,24 @@ def test_the_wheel_is_taken_out_of_its_stage(
     assert containers(docker_client) == before
 
 
+def test_a_log_that_cannot_be_written_is_not_blamed_on_the_engine(
+    docker_daemon: DockerDaemon, base_image: str, choice: Any
+) -> None:
+    context = small_context(f"onecat-test/log-{choice}:1", "RUN true", base=base_image)
+    with pytest.raises(OnecatError, match="^the disk is full$") as raised:
+        build_image(context, docker_daemon.host, lambda line: None, Path("/dev/full"), choice)
+    assert raised.value.where == "/dev" and raised.value.code is ExitCode.NEEDS_PERSON
+
+
+def test_offline_no_registry_is_asked_for_a_base_image(docker_daemon: DockerDaemon, tmp_path: Path) -> None:
+    context = small_context("onecat-test/offline:1", base="onecat-test/nowhere:1")
+    said: list[str] = []
+    with pytest.raises(OnecatError, match="base image onecat-test/nowhere:1 is not on the Docker engine") as raised:
+        build_image(context, docker_daemon.host, said.append, tmp_path / "log", offline=True)
+    assert raised.value.code is ExitCode.UNREACHABLE and "no registry was asked" in raised.value.details[0]
+    assert not any("pulling" in line for line in said)
+
+
 PROFILE = """\
 name: small
 summary: The stock recipe on a base image of this machine
