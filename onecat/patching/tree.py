@@ -54,7 +54,7 @@ def apply(series: Series, root: Path, *, fuzz: int = 0) -> Outcome:
         if writes:
             known = record.directories if record else ()
             made = (*known, *new_directories(root, [path for path, file in writes.items() if file]))
-            written = _record(series, examination, record, tree, fuzz, tuple(sorted(set(made))))
+            written = _record(series, examination, record, fuzz, tuple(sorted(set(made))))
             commit(root, {**writes, RECORD: SourceFile(written.to_bytes())})
     return Outcome(root, examination.states, tuple(writes), recovered)
 
@@ -232,7 +232,7 @@ def _writes(tree: Source, wanted: Source, paths: Iterable[str]) -> dict[str, Sou
 
 
 def _record(
-    series: Series, examination: Examination, earlier: Record | None, tree: Source, fuzz: int, made: tuple[str, ...]
+    series: Series, examination: Examination, earlier: Record | None, fuzz: int, made: tuple[str, ...]
 ) -> Record:
     before = {path: _seen(examination.without.read(path)) for path in _paths(examination)}
     before |= earlier.before if earlier else {}
