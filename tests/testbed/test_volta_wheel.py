@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -105,11 +106,14 @@ class Build:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
-    def configure(self, architectures: Sequence[str], build: Path, cuda: str = "12.6") -> str:
+    def configure(
+        self, architectures: Sequence[str], build: Path, cuda: str = "12.6", headers: Sequence[Path] = ()
+    ) -> str:
         """CMake's own words on the whole of CMakeLists.txt; whether it succeeded is its last line."""
         command = [str(self.bin / "cmake"), "-S", str(self.tree), "-B", str(build), "-G", "Ninja"]
         command += [f"-DVLLM_PYTHON_EXECUTABLE={self.bin / 'python'}", f"-DFETCHCONTENT_BASE_DIR={build / 'deps'}"]
         command += [f"-DTorch_DIR={STAND_INS / 'cmake'}", f"-DSTANDIN_ARCHITECTURES={';'.join(architectures)}"]
+        command += [f"-DSTANDIN_HEADERS={';'.join(map(str, headers))}"]
         environment = self.environment(";".join(architectures), cuda)
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert (done.returncode == 0) == ("Build files have been written to" in done.stdout)
@@ -264,16 +268,43 @@ def test_a_wheel_with_kernels_is_not_made_where_no_compiler_is(tools: Path, tmp_
     assert list(tmp_path.glob("*.whl")) == []
 
 
+@pytest.fixture
+def torch_headers(engine_runtime: NativeRuntime) -> Path:
+    """Those of a real torch; its stable interface is the same in builds for CPUs."""
+    [headers] = engine_runtime.directory.glob("lib/python3*/site-packages/torch/include")
+    return headers
+
+
 @pytest.mark.engine
-def test_the_operators_compile_against_torch(engine_runtime: NativeRuntime, tmp_path: Path) -> None:
-    """The host's part of the extension; torch's interface is the same in its builds for CPUs."""
-    [torch] = engine_runtime.directory.glob("lib/python3*/site-packages/torch/include")
-    ask = [str(engine_runtime.python), "-c", "import sysconfig; print(sysconfig.get_path('include'))"]
-    python = subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip()
+def test_the_operators_compile_against_torch_without_a_warning(torch_headers: Path) -> None:
+    """The host's part of the extension."""
     command = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-DUSE_CUDA", "-DPy_LIMITED_API=3"]
-    command += ["-DTORCH_TARGET_VERSION=0x020B000000000000ULL", "-isystem", str(torch), "-isystem", python]
-    command += [option for header in HEADERS for option in ("-isystem", str(header))]
+    command += ["-DTORCH_TARGET_VERSION=0x020B000000000000ULL"]
+    headers = (torch_headers, Path(sysconfig.get_path("include")), *HEADERS)
+    command += [option for header in headers for option in ("-isystem", str(header))]
     subprocess.run([*command, str(VOLTA / "csrc" / "bindings.cpp")], check=True)
+
+
+@pytest.mark.engine
+def test_cmake_installs_the_extension_where_python_looks_for_it(
+    patched: Build, torch_headers: Path, tmp_path: Path
+) -> None:
+    """As setup.py goes on after configuring, with the host's part of the extension alone."""
+    log = patched.configure(["7.0"], tmp_path / "build", headers=(torch_headers, *HEADERS))
+    assert "Build files have been written to" in log, log[-3000:]
+    cmake, target = str(patched.bin / "cmake"), "vllm_volta._C"
+    environment = patched.environment("7.0", "12.6")
+    subprocess.run([cmake, "--build", str(tmp_path / "build"), f"--target={target}"], env=environment, check=True)
+    prefix = tmp_path / "lib"
+    install = [cmake, "--install", str(tmp_path / "build"), "--prefix", str(prefix), "--component", target]
+    subprocess.run(install, env=environment, check=True)
+    (installed,) = (path for path in prefix.rglob("*") if path.is_file())
+    assert installed == prefix / "vllm_volta" / "_C.abi3.so"
+    assert b"PyInit__C" in installed.read_bytes()
+    for name in EXTERNAL:
+        component = name.removeprefix("vllm.").removeprefix("vllm_flash_attn.")
+        subprocess.run([*install[:-1], component], env=environment, check=True)
+    assert [path for path in prefix.rglob("*") if path.is_file()] == [installed]
 
 
 def wheel_of(source: Path, tools: Path, into: Path, variables: dict[str, str]) -> None:
