@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,9 +22,12 @@ SERIES = "vllm-0.27.1"
 
 @pytest.fixture(scope="module")
 def tree(vllm_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A copy of the source that the tests of this file share, each of which leaves it as upstream has it."""
+    """A copy of the source that the tests of this file share, each of which leaves it as upstream has it.
+
+    Its files are those of the source under second names, which patching must never write through.
+    """
     copy = tmp_path_factory.mktemp("tree") / "source"
-    shutil.copytree(vllm_source, copy, symlinks=True)
+    shutil.copytree(vllm_source, copy, copy_function=os.link)
     yield copy
     shutil.rmtree(copy)
 
@@ -47,7 +51,7 @@ def test_every_patch_of_the_series_fits_exactly_and_all_guards_hold(vllm_archive
     assert {state.state for state in states} == {State.APPLIES}, [state for state in states if not state.is_clean]
 
 
-def test_the_series_goes_on_once_and_comes_off_byte_for_byte(tree: Path) -> None:
+def test_the_series_goes_on_once_and_comes_off_byte_for_byte(tree: Path, vllm_source: Path) -> None:
     series = load_series(SERIES)
     pristine = everything(tree)
     first = apply(series, tree)
@@ -56,6 +60,7 @@ def test_the_series_goes_on_once_and_comes_off_byte_for_byte(tree: Path) -> None
     assert {state.state for state in verify(series, tree)} == {State.APPLIED}
     assert apply(series, tree).changed == ()
     assert everything(tree) == patched != pristine
+    assert everything(vllm_source) == pristine
     assert set(reverse(series, tree).changed) == set(first.changed)
     assert everything(tree) == pristine
 
