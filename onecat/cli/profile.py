@@ -112,7 +112,7 @@ def detect(
     failed = [each.error for each in observations if each.error is not None]
     if as_json:
         console.print_json({"schema": "onecat.profile-detect/1", "hosts": [_detected(*each) for each in found]})
-    else:
+    elif found:
         print("\n\n".join(detection_text(name, each) for name, each in found))
     if failed and len(observations) == 1:
         raise failed[0]

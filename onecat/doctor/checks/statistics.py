@@ -44,7 +44,7 @@ def _asked(context: Context) -> Iterator[Verdict]:
         asked += [(f"profile {context.profile.name}", each.arg, each.value) for each in context.profile.launch.args]
     for where, name, value in asked:
         if _is_flag(name) and value is True:
-            yield _stopped(where, f"{name}: true", (f"take {FLAG} out of {where}", "onecat up"))
+            yield _stopped(where, f"{name}: true", (f"take the line `{name}: true` out", "onecat up"))
 
 
 def _started(context: Context) -> Iterator[Verdict]:

@@ -180,6 +180,11 @@ def test_a_flag_that_stands_twice_in_one_file_is_told_though_a_layer_below_has_i
     assert error.found == "`dtype` is set twice"
 
 
+def test_a_part_is_no_profile_and_says_so() -> None:
+    error = refused("hardware/volta")
+    assert error.found == "`hardware/volta` is a part that profiles are made of, and no profile"
+
+
 def test_the_name_is_not_inherited(tmp_path: Path) -> None:
     path = written(tmp_path, "extends: [cpu]\n")
     assert (refused(path).found, refused(path).where) == ("the key `name` is missing", f"{path}:1:1")
