@@ -48,7 +48,7 @@ def load_profile(name_or_path: str) -> Profile:
     Raises OnecatError (exit code 2): an unknown name with the nearest one, or all problems of the file.
     """
     shipped = resource_directory("profiles")
-    if name_or_path in _layer_names() and "/" in name_or_path and not Path(name_or_path).exists():
+    if "/" in name_or_path and name_or_path in _layer_names() and not Path(name_or_path).exists():
         raise OnecatError(
             f"`{name_or_path}` is a part that profiles are made of, and no profile",
             expected="the name of a profile, or a file of one's own that extends the part",
