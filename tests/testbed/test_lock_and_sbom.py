@@ -53,7 +53,9 @@ def test_the_bill_of_a_real_image_is_valid_complete_and_always_the_same(
     engine_command: Onecat, docker_client: Any, cpu_image: str, tmp_path: Path
 ) -> None:
     beside = Path(engine_command(*BUILD).expect(0).json()["sbom"])
-    engine_command("sbom", "--profile", "cpu", "--runtime", "container", "--output", tmp_path / "bill.json").expect(0)
+    engine_command(
+        "sbom", "--profile", "cpu", "--runtime", "container", "--output", tmp_path / "bill.json", timeout=600
+    ).expect(0)
     text = (tmp_path / "bill.json").read_text()
     assert beside.read_text() == text
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
