@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,17 @@ import pytest
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.images.sources import fetch_source
-from onecat.patching import State, apply, load_series, read_members, reverse, touched_paths, unpack, verify
+from onecat.patching import (
+    State,
+    apply,
+    load_series,
+    patched_files,
+    read_members,
+    reverse,
+    touched_paths,
+    unpack,
+    verify,
+)
 from onecat.paths import Home
 from tests.testbed.command import Onecat
 from tests.testbed.sources import vllm_series
@@ -49,6 +60,27 @@ def test_every_patch_of_the_series_fits_exactly_and_all_guards_hold(vllm_archive
     assert [state.name for state in states] == [*(patch.name for patch in series.patches), "add"]
     assert len(series.patches) >= 2
     assert {state.state for state in states} == {State.APPLIES}, [state for state in states if not state.is_clean]
+
+
+def test_git_makes_the_same_bytes_of_every_patch(vllm_archive: Path, tmp_path: Path) -> None:
+    series = load_series(SERIES)
+    source = read_members(vllm_archive, series.upstream, touched_paths(series))
+    for path, file in source.files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(file.content)
+    for patch in series.patches:
+        argv = ["git", "apply", "--whitespace=nowarn", str(series.directory / patch.file)]
+        environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
+        done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, (patch.file, done.stderr)
+
+    def original(path: str) -> bytes | None:
+        file = source.files.get(path)
+        return file.content if file else None
+
+    ours = patched_files(series, original, lambda path: path not in series.added)
+    assert len(ours) > 10
+    assert {path: (tmp_path / path).read_bytes() for path in ours} == ours
 
 
 def test_the_series_goes_on_once_and_comes_off_byte_for_byte(tree: Path, vllm_source: Path) -> None:
