@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import re
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from onecat.images.docker_build import (
 )
 from onecat.images.docker_engine import connect, engine_address
 from onecat.images.dockerfile import instructions
+from onecat.images.image_files import stream_of
 from onecat.images.interpreters import interpreter_with_pip
 from onecat.images.options import BuildOptions
 from onecat.images.patched_wheel import ensure_patched_wheel
@@ -228,7 +228,7 @@ def take_wheel(client: Any, tag: str, folder: Path) -> Path:
         pieces, _ = client.get_archive(container, WHEELS_IN_STAGE)
         folder.mkdir(parents=True, exist_ok=True)
         found = []
-        with tarfile.open(fileobj=io.BufferedReader(_Pieces(pieces)), mode="r|") as archive:
+        with tarfile.open(fileobj=stream_of(pieces), mode="r|") as archive:
             for entry in archive:
                 name = Path(entry.name).name
                 content = archive.extractfile(entry) if entry.isfile() and name.endswith(".whl") else None
@@ -253,27 +253,6 @@ def take_wheel(client: Any, tag: str, folder: Path) -> Path:
             code=ExitCode.ROLLED_BACK,
         )
     return found[0]
-
-
-class _Pieces(io.RawIOBase):
-    """Pieces of bytes as a file that can be read from once, as tarfile's stream mode wants it."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces = iter(pieces)
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._rest = piece
-        count = min(len(buffer), len(self._rest))
-        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
-        return count
 
 
 def log_file(home: Home, tag: str) -> Path:

@@ -112,7 +112,9 @@ def own_requirements() -> tuple[PinnedRequirement, ...]:
 
 def parse_requirements(text: str) -> tuple[PinnedRequirement, ...]:
     """The rows of a requirements file in which every package has a pin and hashes."""
-    lines = [line for line in text.replace("\\\n", " ").splitlines() if line.strip() and not line.strip().startswith("#")]
+    lines = [
+        line for line in text.replace("\\\n", " ").splitlines() if line.strip() and not line.strip().startswith("#")
+    ]
     return tuple(
         PinnedRequirement(Requirement(_HASH.sub("", line).strip()), tuple(_HASH.findall(line))) for line in lines
     )
