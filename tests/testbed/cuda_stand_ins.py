@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import inspect
 import io
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -180,15 +182,37 @@ def make_find_links(folder: Path, cache: Cache) -> None:
             platforms = [f"--platform=manylinux_{glibc}_x86_64" for glibc in ("2_17", "2_27", "2_28")]
             command += ["--python-version", PYTHON, *platforms, "--platform=manylinux2014_x86_64", *BUILD_TOOLS.split()]
             subprocess.run(command, check=True)
+            [triton] = Path(scratch).glob("triton-*.whl")
+            lighten(triton)
             with tarfile.open(archive, "w") as made:
                 for path in sorted(Path(scratch).iterdir()):
                     made.add(path, path.name)
 
-    with tarfile.open(cache.entry("cuda-build-tools.tar", (PYTHON, BUILD_TOOLS), download)) as archive:
+    made_by = inspect.getsource(lighten) + NOT_NEEDED.pattern
+    with tarfile.open(cache.entry("cuda-build-tools.tar", (PYTHON, BUILD_TOOLS, made_by), download)) as archive:
         archive.extractall(folder, filter="data")
     tag = "cp312-cp312-linux_x86_64"
     write_wheel(folder, "torch", "2.13.0+cu126", TORCH_FILES, "Requires-Dist: triton==3.7.1\n", tag)
     (folder / "cutlass-4.4.2.tar.gz").write_bytes(archive_of({"cutlass-4.4.2/CMakeLists.txt": b"project(cutlass)\n"}))
+
+
+NOT_NEEDED = re.compile(
+    r"triton/(backends/nvidia/lib/cupti/|.*ptxas-blackwell$|_C/libproton|plugins/|instrument|FileC)"
+)
+
+
+def lighten(wheel: Path) -> None:
+    """Take out of Triton's wheel what compiling for Volta does not touch, and debug symbols: a third is left."""
+    with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(wheel) as archive:
+        archive.extractall(scratch)
+        library = Path(scratch) / "triton" / "_C" / "libtriton.so"
+        subprocess.run(["strip", "--strip-unneeded", str(library)], check=True)
+        members = [member for member in archive.infolist() if not NOT_NEEDED.match(member.filename)]
+        with zipfile.ZipFile(Path(scratch) / "light", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as made:
+            for member in members:
+                if not member.is_dir():
+                    made.writestr(member, (Path(scratch) / member.filename).read_bytes(), compresslevel=1)
+        shutil.move(Path(scratch) / "light", wheel)
 
 
 def archive_of(files: Mapping[str, bytes]) -> bytes:

@@ -3,10 +3,10 @@ must be fetched. The self-test in the image runs for real, with the real Triton.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import shutil
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +16,22 @@ import pytest
 
 from onecat.config import load_profile
 from onecat.errors import ExitCode, OnecatError
-from onecat.images import BuildOptions, Context, PackageOrigins, build_image, render_context
+from onecat.images import (
+    BuildOptions,
+    Context,
+    EngineAccess,
+    PackageOrigins,
+    build_image,
+    build_wheel,
+    render_context,
+)
 from onecat.images.docker_build import build_stage
+from onecat.paths import Home
 from tests.testbed import cuda_stand_ins as stand_ins
 from tests.testbed.base_image import machine_mirror
 from tests.testbed.cache import Cache
 from tests.testbed.docker_daemon import DockerDaemon
+from tests.testbed.sources import fetch_vllm_archive, vllm_series
 
 if TYPE_CHECKING:
     from onecat.config.schema import Profile
@@ -66,6 +76,7 @@ class Workshop:
         with pytest.raises(OnecatError) as raised:
             self.stage(context, stage)
         assert raised.value.code is ExitCode.ROLLED_BACK
+        assert "\x1b" not in "".join(raised.value.details)
         return raised.value
 
     def run(self, image: str, *command: str, **options: Any) -> tuple[int, str]:
@@ -223,6 +234,26 @@ def test_a_patch_that_does_not_apply_stops_the_source_stage(workshop: Workshop, 
     assert "0001-state.patch does not apply to vllm-0.27.1.tar.gz" in told and "onecat patch verify" in told
 
 
+def test_the_real_source_takes_the_real_patches(workshop: Workshop, cache: Cache) -> None:
+    series = vllm_series().for_profile(workshop.profile)
+    profile = workshop.changed(patches="vllm-0.27.1")
+    context = workshop.context(profile).with_paths({series.upstream.file: fetch_vllm_archive(cache)})
+    stage = workshop.stage(context, "externals")
+    guards = [(guard.file, text) for patch in series.patches for guard in patch.after for text in guard.contains]
+    files = sorted({file for file, _ in guards} | set(series.added))
+    assert guards and files
+    ask = (
+        "import json, pathlib, sys;"
+        "print(json.dumps({file: pathlib.Path('/build/source', file).read_text() for file in sys.argv[1:]}))"
+    )
+    status, said = workshop.run(stage, "python3.12", "-c", ask, *files)
+    assert status == 0, said
+    found = json.loads(said)
+    assert all(text in found[file] for file, text in guards)
+    assert all(found[file].encode() == series.added_content(file) for file in series.added)
+    assert "cutlass v4.4.2: cutlass-4.4.2.tar.gz" in (workshop.folder / "log").read_text()
+
+
 def base_with(workshop: Workshop, program: str, script: str) -> Profile:
     """The profile on a base image in which a program is another."""
     tag = f"{TAG.partition(':')[0]}-base:{program.rpartition('/')[2].replace('+', 'x')}"
@@ -274,17 +305,27 @@ def test_packages_come_from_the_mirror_and_the_systems_sources_stay(workshop: Wo
     assert status == 0 and "hello (GNU Hello)" in said and said.endswith(f"{sources}\n"), said
 
 
+def test_another_origin_leaves_what_was_compiled_valid(workshop: Workshop, image: str, tmp_path: Path) -> None:
+    pip_config = tmp_path / "pip.conf"
+    pip_config.write_text("[global]\nindex-url = https://user:s3cret@mirror.invalid/simple\n")
+    origins = replace(workshop.options.origins, pip_config=pip_config, apt_mirror=None)
+    context = workshop.context(origins=origins)
+    assert context.digest == workshop.context().digest
+    workshop.stage(context, "wheel")
+    compile_step = (workshop.folder / "log").read_text().partition("RUN pip wheel")[2]
+    assert compile_step.splitlines()[1].strip() == "---> Using cache"
+
+
 def test_a_wheel_takes_the_place_of_compiling(workshop: Workshop, image: str, tmp_path: Path) -> None:
-    stage = workshop.stage(workshop.context(), "wheel")
-    container = workshop.docker_client.containers.create(stage, "true")
-    try:
-        pieces, _ = container.get_archive("/wheels")
-        with tarfile.open(fileobj=io.BytesIO(b"".join(pieces))) as archive:
-            archive.extractall(tmp_path, filter="data")
-    finally:
-        container.remove()
-    [wheel] = (tmp_path / "wheels").iterdir()
+    said: list[str] = []
+    options = replace(workshop.options, wheel_only=tmp_path / "dist", source=workshop.archive.parent)
+    home, engine = Home(tmp_path / "data", tmp_path / "cache"), EngineAccess(workshop.docker_host)
+    built, plan = build_wheel(workshop.profile, home, engine, said.append, options, "classic")
+    wheel = built.path
+    assert (plan.goal, plan.max_jobs) == ("wheel", 3) and [wheel] == list((tmp_path / "dist").iterdir())
     assert wheel.name == "vllm-0.27.1+onecat.sm70-cp312-cp312-linux_x86_64.whl"
+    assert f"wheel: sha256 {hashlib.sha256(wheel.read_bytes()).hexdigest()}" in said
+    assert not workshop.docker_client.images.list(f"{TAG}-wheel"), "no image is left under a name"
     context = workshop.context(wheel=wheel)
     assert context.source is None and not [file for file in context.files if file.name.startswith("patches/")]
     made = workshop.image(context)
