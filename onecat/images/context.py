@@ -105,7 +105,7 @@ def render_context(
         "base": profile.image.base,
         "tag": profile.image.tag,
         "variables": profile.image.variables,
-        "image_labels": _labels(profile),
+        "image_labels": _labels(profile, options),
         "packages": options.packages,
         "wheel": options.wheel is not None,
     }
@@ -242,7 +242,7 @@ def quoted(value: str) -> str:
     return json.dumps(str(value), ensure_ascii=False).replace("$", "\\$")
 
 
-def _labels(profile: Profile) -> dict[str, str]:
+def _labels(profile: Profile, options: BuildOptions) -> dict[str, str]:
     """The image's labels: OCI annotation keys, and onecat's own that `status` and doctor read."""
     from onecat import __version__
     from onecat.patching import load_series
@@ -262,6 +262,9 @@ def _labels(profile: Profile) -> dict[str, str]:
     if load_recipe(profile.image.recipe).wheels and lock.is_file():
         python = str(variables.get("python", ""))
         labels["io.onecat.lock"] = f"sha256:{read_lock(profile.engine.name, profile.engine.version).digest(python)}"
+    if options.packages:
+        rows = "".join(f"{each.name}=={each.version} {' '.join(each.sha256)}\n" for each in options.packages)
+        labels["io.onecat.lock"] = f"sha256:{hashlib.sha256(rows.encode()).hexdigest()}"
     if profile.image.patches is not None:
         series = load_series(profile.image.patches).for_profile(profile)
         labels["io.onecat.patch-series"] = f"{series.name} sha256:{series.digest}"

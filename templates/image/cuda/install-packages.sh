@@ -58,6 +58,7 @@ DEBIAN_FRONTEND=noninteractive
 export DEBIAN_FRONTEND
 chmod 755 "$work" "$work/lists"
 install() {
+    # shellcheck disable=SC2086 # a list of names
     apt-get "$@" --quiet --yes --no-install-recommends install $packages
 }
 apt-get "$@" --quiet update || true
@@ -66,7 +67,7 @@ if [ -n "$needed" ]; then
     if ! install "$@"; then
         echo "onecat: found: these packages could not be installed:$needed" >&2
         echo "onecat: expected: a package archive that has them, reachable from a build step" >&2
-        echo "onecat: next: name one by --apt-mirror ADDRESS, a proxy by --https-proxy, or take a base image that has them" >&2
+        echo "onecat: next: name one by --apt-mirror URL, a proxy by --proxy URL, or take a base image that has them" >&2
         exit 1
     fi
 fi

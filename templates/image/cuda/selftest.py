@@ -94,7 +94,7 @@ def check_torch(wanted: dict) -> str:
             raise Failure(
                 f"torch {torch.__version__} holds code for {', '.join(listed) or 'no GPU'}",
                 f"sm_{architecture} among them",
-                "give the index with PyTorch's wheels for the CUDA release of this profile: --torch-index-url ADDRESS",
+                "give the index with PyTorch's wheels for the CUDA release of this profile: --torch-index-url URL",
             )
     return f"torch {torch.__version__} holds {', '.join(listed)}"
 

@@ -19,7 +19,7 @@ if [ -n "${TORCH_INDEX_URL-}" ]; then
     export PIP_EXTRA_INDEX_URL
 fi
 if [ -n "${CA_CERTIFICATE-}" ]; then
-    trusted=/tmp/onecat-trusted.pem
+    trusted=$(mktemp)
     {
         cat /etc/ssl/certs/ca-certificates.crt 2>/dev/null || true
         printf %s "$CA_CERTIFICATE" | base64 --decode

@@ -57,7 +57,7 @@ def clone(address: str, tag: str, target: Path) -> str:
     if subprocess.run(command, env={**os.environ, "GIT_TERMINAL_PROMPT": "0"}).returncode != 0:
         refuse(
             f"{address} {tag} cannot be cloned",
-            "a network, a proxy (--https-proxy ADDRESS), or the tag's archive",
+            "a network, a proxy (--proxy URL), or the tag's archive",
             f"put {target.name}-{tag.removeprefix('v')}.tar.gz into the folder of --find-links",
         )
     commit = subprocess.run(["git", "-C", str(target), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
