@@ -26,6 +26,8 @@ from onecat.images import (
     render_context,
 )
 from onecat.images.docker_build import build_stage
+from onecat.images.lock_session import LockSession
+from onecat.images.wheels import file_sha256
 from onecat.paths import Home
 from tests.testbed import cuda_stand_ins as stand_ins
 from tests.testbed.base_image import machine_mirror
@@ -314,6 +316,32 @@ def test_another_origin_leaves_what_was_compiled_valid(workshop: Workshop, image
     workshop.stage(context, "wheel")
     compile_step = (workshop.folder / "log").read_text().partition("RUN pip wheel")[2]
     assert compile_step.splitlines()[1].strip() == "---> Using cache"
+
+
+def test_a_lock_names_what_pip_downloaded_and_the_next_build_checks_it(
+    workshop: Workshop, image: str, tmp_path: Path
+) -> None:
+    home = Home(tmp_path / "data", tmp_path / "cache")
+    lock = LockSession(tmp_path / "onecat.lock", workshop.profile, home, "record", "container", workshop.docker_host)
+    said: list[str] = []
+    lock.after(said.append)
+    assert lock.entry is not None
+    packages = lock.entry.packages("3.12")
+    assert {"torch", "triton"} <= {row.name for row in packages} and "vllm" not in {row.name for row in packages}
+    assert workshop.options.origins.find_links is not None
+    there = {file_sha256(path) for path in workshop.options.origins.find_links.iterdir()}
+    assert all(set(row.sha256) <= there for row in packages)
+    assert any(line.startswith("lock: recorded packages.3.12: ") for line in said)
+
+    # The image that is there holds what the lock says: compiling it again would change nothing.
+    locked = replace(lock, mode="locked")
+    assert locked.before(workshop.options, said.append) == workshop.options
+    locked.after(said.append)
+
+    workshop.stage(workshop.context(packages=packages), "toolchain")
+    wrong = (replace(packages[0], sha256=("00" * 32,)), *packages[1:])
+    refused = workshop.refused(workshop.context(packages=wrong), "toolchain")
+    assert "DO NOT MATCH THE HASHES" in " ".join([refused.found, *refused.details])
 
 
 def test_a_wheel_takes_the_place_of_compiling(workshop: Workshop, image: str, tmp_path: Path) -> None:
