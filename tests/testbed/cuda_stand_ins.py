@@ -243,14 +243,15 @@ def fatbin(architecture: int, folder: Path) -> bytes:
 
 
 OPERATORS = {
-    "_C_stable_libtorch": (
+    "vllm._C_stable_libtorch": (
         "_C::rms_norm",
         "_C::silu_and_mul",
         "_C::rotary_embedding",
         "_C::gptq_gemm",
         "_C_cache_ops::reshape_and_cache",
     ),
-    "_moe_C_stable_libtorch": ("_moe_C::topk_softmax",),
+    "vllm._moe_C_stable_libtorch": ("_moe_C::topk_softmax",),
+    "vllm_volta._C": ("vllm_volta::dequantize_nvfp4", "vllm_volta::dequantize_fp8"),
 }
 EXTENSION = """\
 #include <Python.h>
@@ -284,14 +285,14 @@ subprocess.run(command, cwd=root, check=True)
 
 
 def extension(name):
-    return Extension("vllm." + name, ["csrc/" + name + ".c"], library_dirs=[str(root)], libraries=["cuda"])
+    return Extension(name, ["csrc/" + name + ".c"], library_dirs=[str(root)], libraries=["cuda"])
 
 
 setup(
     name="vllm",
     version=os.environ["VLLM_VERSION_OVERRIDE"],
     packages=["vllm", "vllm.entrypoints", "vllm.entrypoints.cli", "vllm_volta"],
-    ext_modules=[extension("_C_stable_libtorch"), extension("_moe_C_stable_libtorch")],
+    ext_modules=[extension(path.stem) for path in sorted((root / "csrc").glob("*.c"))],
     entry_points={
         "console_scripts": ["vllm = vllm.entrypoints.cli.main:main"],
         "vllm.general_plugins": ["volta = vllm_volta.plugin:register"],
@@ -327,7 +328,7 @@ def write_series(directory: Path) -> Path:
         "vllm/entrypoints/cli/main.py": b"import sys\n\n\ndef main():\n    print('stand-in', *sys.argv[1:])\n",
     }
     for name, operators in OPERATORS.items():
-        text = EXTENSION.replace("NAME", name).replace("OPERATORS", " ".join(operators))
+        text = EXTENSION.replace("NAME", name.rpartition(".")[2]).replace("OPERATORS", " ".join(operators))
         files[f"csrc/{name}.c"] = text.replace("FATBIN", "csrc/code.fatbin").encode()
     archive = directory.parent / "vllm-0.27.1.tar.gz"
     archive.write_bytes(archive_of({f"vllm-0.27.1/{name}": data for name, data in files.items()}))

@@ -132,10 +132,10 @@ def test_the_image_is_built_without_a_network_and_proves_itself(workshop: Worksh
         "GCC 12.2.0, nvcc 12.6",
         "cutlass v4.4.2: cutlass-4.4.2.tar.gz",
         "selftest torch: ok",
-        "selftest code: ok, 2 extensions hold code for sm_70",
+        "selftest code: ok, 3 extensions hold code for sm_70",
         "selftest compilers: ok",
         "selftest imports: ok",
-        "selftest operators: ok, 6 operators have CUDA kernels",
+        "selftest operators: ok, 8 operators have CUDA kernels",
         "selftest triton: ok, triton 3.7.1 compiles ",
         "selftest user: ok, user 10001",
     ):

@@ -10,10 +10,16 @@ import pytest
 
 from onecat.config import list_profiles, load_profile
 from onecat.images import BuildOptions, render_context
+from onecat.images.context import DEFAULT_OPTIONS
 from onecat.resources import resource_directory
 
 HADOLINT = Path(sys.executable).with_name("hadolint")
 CONFIGURATION = resource_directory("templates") / "image" / "hadolint.yaml"
+
+
+def dockerfile_of(name: str, options: BuildOptions = DEFAULT_OPTIONS) -> str:
+    context = render_context(load_profile(name), options=options)
+    return next(file.content for file in context.files if file.name == "Dockerfile").decode()
 
 
 def lint(dockerfile: bytes) -> subprocess.CompletedProcess[bytes]:
@@ -27,9 +33,8 @@ def test_every_dockerfile_is_clean(given: bool, tmp_path: Path) -> None:
     wheel.write_bytes(b"")
     said = {}
     for name in list_profiles():
-        context = render_context(load_profile(name), options=BuildOptions(wheel=wheel if given else None))
-        dockerfile = next(file.content for file in context.files if file.name == "Dockerfile")
-        said[name] = lint(dockerfile).stdout.decode()
+        dockerfile = dockerfile_of(name, BuildOptions(wheel=wheel if given else None))
+        said[name] = lint(dockerfile.encode()).stdout.decode()
     assert said and not any(said.values()), said
 
 
@@ -42,3 +47,20 @@ def test_no_dockerfile_needs_more_than_the_classic_builder() -> None:
     for path in (resource_directory("templates") / "image").rglob("*.j2"):
         text = path.read_text()
         assert "# syntax=" not in text and "--mount" not in text, path
+
+
+@pytest.mark.parametrize("name", [name for name in list_profiles() if "TORCH_INDEX_URL" in dockerfile_of(name)])
+def test_every_stage_that_asks_pip_knows_where_packages_come_from(name: str) -> None:
+    """The classic builder hands no ARG on to a stage that starts from another one."""
+    stages = dockerfile_of(name).split("\nFROM ")[1:]
+    asking = [stage for stage in stages if "with-origins.sh pip" in stage]
+    assert asking
+    for stage in asking:
+        declared = {line.split()[1].partition("=")[0] for line in stage.splitlines() if line.startswith("ARG ")}
+        assert declared >= {
+            "CA_CERTIFICATE",
+            "ONECAT_OFFLINE",
+            "PIP_INDEX_URL",
+            "PIP_EXTRA_INDEX_URL",
+            "TORCH_INDEX_URL",
+        }
