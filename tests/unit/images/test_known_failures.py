@@ -39,7 +39,7 @@ LOGS: dict[str, list[tuple[str, str]]] = {
         ("curl: (6) Could not resolve host: mirror.example", "--proxy"),
         ("W: Failed to fetch http://mirror.example/x  Temporary failure resolving 'mirror.example'", "--apt-mirror"),
         (
-            "WARNING: Retrying (Retry(total=4)) after connection broken by 'NameResolutionError(\"<pip._vendor.urllib3>: "
+            "WARNING: Retrying (Retry(total=4)) after connection broken by 'NameResolutionError(\"<urllib3>: "
             "Failed to resolve 'index.example' ([Errno -3] Temporary failure in name resolution)\")': /simple/cmake/\n"
             "ERROR: Could not find a version that satisfies the requirement cmake (from versions: none)\n"
             "ERROR: No matching distribution found for cmake",
@@ -57,7 +57,7 @@ LOGS: dict[str, list[tuple[str, str]]] = {
             "--ca-certificate",
         ),
         (
-            "fatal: unable to access 'https://git.example/nvidia/cutlass.git/': server certificate verification failed. "
+            "fatal: unable to access 'https://git.example/cutlass.git/': server certificate verification failed. "
             "CAfile: none CRLfile: none",
             "--ca-certificate",
         ),
@@ -73,7 +73,7 @@ LOGS: dict[str, list[tuple[str, str]]] = {
     ],
     "source.git": [
         (
-            "fatal: unable to access 'https://git.example/nvidia/cutlass.git/': Failed to connect to git.example port 443 "
+            "fatal: unable to access 'https://git.example/cutlass.git/': Failed to connect to git.example port 443 "
             "after 130011 ms: Couldn't connect to server",
             "--source FOLDER",
         ),
@@ -98,7 +98,7 @@ LOGS: dict[str, list[tuple[str, str]]] = {
     ],
     "index.torch": [
         (
-            "ERROR: Could not find a version that satisfies the requirement torch==2.13.0+cu126 (from versions: 2.12.0, "
+            "ERROR: Could not find a version that satisfies the requirement torch==2.13.0+cu126 (from versions: "
             "2.13.0)\nERROR: No matching distribution found for torch==2.13.0+cu126",
             "--torch-index-url URL",
         ),
