@@ -165,8 +165,9 @@ TORCH_FILES = {
     "torch/__init__.py": TORCH,
     "torch/version.py": 'cuda = "12.6"\n',
     # Of the real wheel's own list for CUDA 12.6 (pytorch's .ci/manywheel/build_cuda.sh).
-    "torch/cuda.py": "def get_arch_list():\n    return 'sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90'.split()\n",
+    "torch/cuda.py": "",
     "torch/_C.py": (
+        "def _cuda_getArchFlags():\n    return 'sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90'\n\n"
         "registered = set()\n\ndef _dispatch_has_kernel_for_dispatch_key(name, key):\n"
         "    return key == 'CUDA' and name in registered\n"
     ),

@@ -74,8 +74,8 @@ def test_a_given_wheel_is_installed_and_another_file_is_not(
     stand_ins.ensure_cuda_images(docker_client, cache)
     find_links = tmp_path / "find-links"
     find_links.mkdir()
-    torch = {"torch/__init__.py": "from torch import cuda\n\n__version__ = '2.10.0+cu128'\n"}
-    torch["torch/cuda.py"] = "def get_arch_list():\n    return ['sm_70']\n"
+    torch = {"torch/__init__.py": "from torch import _C\n\n__version__ = '2.10.0+cu128'\n"}
+    torch["torch/_C.py"] = "def _cuda_getArchFlags():\n    return 'sm_70'\n"
     stand_ins.write_wheel(find_links, "torch", "2.10.0+cu128", torch)
     wheel = engine_wheel(tmp_path / "wheel")
     sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()

@@ -88,7 +88,9 @@ def check_torch(wanted: dict) -> str:
     """PyTorch holds code for the architectures."""
     import torch
 
-    listed = torch.cuda.get_arch_list()
+    # torch.cuda.get_arch_list() does the same, but tells nothing without a GPU in older releases (pytorch issue 169414).
+    flags = getattr(torch._C, "_cuda_getArchFlags", lambda: None)()
+    listed = (flags or "").split()
     for architecture in wanted["architectures"]:
         if f"sm_{architecture}" not in listed:
             raise Failure(

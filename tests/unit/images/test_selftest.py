@@ -8,7 +8,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -71,6 +71,21 @@ def test_no_bytes_make_the_reader_stumble_or_hang(data: bytes, size: int) -> Non
     list(selftest.device_code(data))
     list(selftest.device_code(fat_binary([(CUBIN, 70)]) + data))
     list(selftest.device_code(struct.pack("<IHHQ", 0xBA55ED50, 1, 16, size) + data))
+
+
+def test_what_torch_holds_is_asked_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch 2.10 is in a build step: its own get_arch_list() looks for a GPU first and then tells nothing."""
+    compiled = SimpleNamespace(_cuda_getArchFlags=lambda: "sm_70 sm_75 compute_75")
+    without_gpu = SimpleNamespace(get_arch_list=lambda: [])
+    torch = SimpleNamespace(__version__="2.10.0+cu128", _C=compiled, cuda=without_gpu)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert selftest.check_torch({"architectures": [70]}) == "torch 2.10.0+cu128 holds sm_70, sm_75, compute_75"
+    with pytest.raises(selftest.Failure, match=r"holds code for sm_70, sm_75"):
+        selftest.check_torch({"architectures": [80]})
+
+    torch._C = SimpleNamespace()
+    with pytest.raises(selftest.Failure, match="holds code for no GPU"):
+        selftest.check_torch({"architectures": [70]})
 
 
 def test_files_that_are_no_libraries_hold_no_code() -> None:
