@@ -16,7 +16,10 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def resource_directory(name: str) -> Path:
-    """The directory `templates`, `profiles`, `patches` or `requirements`. Raises FileNotFoundError when the installation is broken."""
+    """The directory `templates`, `profiles`, `patches` or `requirements`.
+
+    Raises FileNotFoundError when the installation is broken.
+    """
     for candidate in (_PACKAGE / name, _PACKAGE.parent / name):
         if candidate.is_dir():
             return candidate
