@@ -88,7 +88,7 @@ def check_torch(wanted: dict) -> str:
     """PyTorch holds code for the architectures."""
     import torch
 
-    # torch.cuda.get_arch_list() does the same, but tells nothing without a GPU in older releases (pytorch issue 169414).
+    # torch.cuda.get_arch_list() says the same, but nothing without a GPU in older releases (pytorch issue 169414).
     flags = getattr(torch._C, "_cuda_getArchFlags", lambda: None)()
     listed = (flags or "").split()
     for architecture in wanted["architectures"]:
