@@ -172,6 +172,8 @@ def choose_series(series: str | None, profile: str | None = None, root: Path | N
     from onecat.errors import OnecatError
     from onecat.patching import list_series, load_series, read_record, source_release
 
+    if root is not None:
+        console.existing_directory(str(root))
     loaded = load_profile(profile) if profile is not None else None
     name = series
     if name is None and loaded is not None:
@@ -182,7 +184,7 @@ def choose_series(series: str | None, profile: str | None = None, root: Path | N
                 expected=f"a profile of: {', '.join(list_series())}",
                 next_steps=["onecat patch list"],
             )
-    if name is None and root is not None and root.is_dir():
+    if name is None and root is not None:
         record = read_record(root)
         name = record.series if record is not None else source_release(root)
     if name is None:

@@ -60,7 +60,10 @@ def refresh(
         str | None, typer.Argument(help="The patch that takes the edits [the last one that changes each file].")
     ] = None,
     tree: Annotated[
-        Path | None, typer.Option("--from", help="A source that the series is applied to, with your edits.")
+        Path | None,
+        typer.Option(
+            "--from", help="A source that the series is applied to, with your edits [none: only offsets are taken out]."
+        ),
     ] = None,
     series: SeriesOption = None,
     source: SourceOption = None,
@@ -117,15 +120,19 @@ def rebase(
 
 def patch_named(series: Series, name: str) -> Patch:
     """The patch of that name, file or number. Raises OnecatError (exit code 2) when the series has none."""
+    from onecat.config import nearest_name
     from onecat.errors import OnecatError
 
     for patch in series.patches:
         if name in (patch.name, patch.file) or (name.isdigit() and patch.file.startswith(f"{int(name):04d}-")):
             return patch
+    names = [patch.name for patch in series.patches]
+    by_word = {each.partition("-")[2]: each for each in names}
+    near = nearest_name(name, names) or by_word.get(nearest_name(name, by_word) or "")
     raise OnecatError(
         f"{series.name} has no patch {name}",
-        expected=f"one of: {', '.join(patch.name for patch in series.patches)}",
-        next_steps=["onecat patch list"],
+        expected=f"one of: {', '.join(names)}",
+        next_steps=[*([f"did you mean `{near}`?"] if near else []), "onecat patch list"],
     )
 
 

@@ -18,7 +18,7 @@ from onecat.patching.diff import FileChange
 from onecat.patching.report import conflict_lines
 from onecat.patching.series import ADDED, SERIES, Series, Upstream, load_series
 from onecat.patching.source import RECORD, STAGING, Directory, Overlay, SourceFile
-from onecat.patching.states import Examination, PatchState, State, examine, try_changes
+from onecat.patching.states import Attempt, Examination, PatchState, State, examine, try_changes
 from onecat.patching.tree import touched_paths
 from onecat.patching.writing import make_hunks, write_diff
 
@@ -113,7 +113,7 @@ def new_patch(series: Series, edits: Edits, name: str, fields: Mapping[str, Any]
 
 
 def refreshed(series: Series, edits: Edits, name: str | None = None) -> dict[str, str]:
-    """The patches that read otherwise when they are written anew, with the edits; file name to text.
+    """The patches that take edits or fit with offsets only, written anew; file name to text.
 
     Parameters:
         name: the patch that takes all edits. None: each file's edits go to the last patch that changes it.
@@ -126,13 +126,14 @@ def refreshed(series: Series, edits: Edits, name: str | None = None) -> dict[str
     for patch in series.patches:
         before = dict(tree.changes)
         attempt = _fitting(patch.file, tree, patch.changes)
-        tree.changes.update(attempt)
+        is_exact = not attempt.distance
+        tree.changes.update(attempt.writes)
         mine = [path for path, owner in owners.items() if owner == patch.file]
-        tree.changes.update(_fitting(patch.file, tree, [_edit(path, *edits.files[path]) for path in mine]))
+        tree.changes.update(_fitting(patch.file, tree, [_edit(path, *edits.files[path]) for path in mine]).writes)
         then = Overlay(edits.pristine)
         then.changes = before
         text = write_diff((path, then.read(path), tree.read(path)) for path in tree.changes)
-        if text and _reads_otherwise(patch.changes, text, patch.file):
+        if text and (mine or not is_exact) and _reads_otherwise(patch.changes, text, patch.file):
             texts[patch.file] = text
     for path in owners:
         if not _same(tree.read(path), edits.files[path][1]):
@@ -204,7 +205,7 @@ def _owners(series: Series, edits: Edits, name: str | None) -> dict[str, str]:
     return owners
 
 
-def _fitting(file: str, tree: Overlay, changes: Any) -> dict[str, SourceFile | None]:
+def _fitting(file: str, tree: Overlay, changes: Any) -> Attempt:
     attempt = try_changes(changes, tree)
     if not attempt.fits:
         state = PatchState(file.removesuffix(".patch"), "", State.CONFLICT, attempt.changes)
@@ -214,7 +215,7 @@ def _fitting(file: str, tree: Overlay, changes: Any) -> dict[str, SourceFile | N
             details=conflict_lines(state),
             code=ExitCode.NO,
         )
-    return attempt.writes
+    return attempt
 
 
 def _edit(path: str, made: SourceFile | None, now: SourceFile | None) -> FileChange:

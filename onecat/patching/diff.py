@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +110,10 @@ def parse_diff(text: str, where: str) -> tuple[FileChange, ...]:
         files = PatchSet(lines)
     except UnidiffParseError as error:
         raise OnecatError(
-            "a patch is no well-formed diff", expected="the output of git diff", where=where, details=[str(error)]
+            "a patch is no well-formed diff",
+            expected="the output of git diff, its line counts as they are",
+            where=_at(where, lines, error),
+            details=[str(error).rstrip()],
         ) from error
     read = sum(_lines_read(file) for file in files)
     changes = tuple(_change(file, where) for file in files)
@@ -124,6 +128,13 @@ def parse_diff(text: str, where: str) -> tuple[FileChange, ...]:
         if touched.count(path) > 1:
             raise OnecatError(f"a patch changes {path} twice", expected="one section for each file", where=where)
     return changes
+
+
+def _at(where: str, lines: Sequence[str], error: Exception) -> str:
+    """The file, with the number of the line that the parser stopped at where its message quotes just one line."""
+    quoted = str(error).partition(": ")[2].rstrip("\n")
+    numbers = [number for number, line in enumerate(lines, 1) if line.rstrip("\n") == quoted]
+    return f"{where}:{numbers[0]}" if len(numbers) == 1 else where
 
 
 def _lines_read(file: PatchedFile) -> int:

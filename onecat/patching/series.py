@@ -147,14 +147,15 @@ def list_series() -> tuple[str, ...]:
 
 
 def load_series(name: str) -> Series:
-    """The series of that name, or of that folder when the text has a slash.
+    """The series that ships under that name, else that of the folder.
 
     Raises OnecatError (exit code 2) when there is none or it is not well-formed.
     """
-    directory = Path(name).absolute() if "/" in name else resource_directory("patches") / name
+    shipped = resource_directory("patches") / name
+    directory = shipped if name in list_series() else Path(name).absolute()
     if not (directory / SERIES).is_file():
         raise OnecatError(
-            f"there is no patch series {name}",
+            f"the folder {name} has no {SERIES}" if directory.is_dir() else f"there is no patch series {name}",
             expected=f"one of: {', '.join(list_series())}, or a folder with {SERIES}",
             next_steps=["onecat patch list"],
         )

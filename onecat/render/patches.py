@@ -43,7 +43,8 @@ def patch_lines(patch: Patch) -> Iterator[str]:
         for guard in guards:
             for word, texts in (("has", guard.contains), ("has not", guard.lacks)):
                 for text in texts:
-                    yield f"  guard       {when}: {guard.file} {word} {text!r}"
+                    place, said = f"  guard       {when}: {guard.file}", f"{word} {text!r}"
+                    yield from [f"{place} {said}"] if len(place) + len(said) < 80 else [place, f"{'':14}{said}"]
     yield ""
     yield from patch.text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace").splitlines()
 

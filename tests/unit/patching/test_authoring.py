@@ -169,3 +169,14 @@ def test_refresh_without_a_tree_takes_offsets_out(tmp_path: Path, archive: Path)
     fresh = find_edits(again(off), archive, None)
     assert [state.state for state in fresh.examination.states] == [State.APPLIES] * 2
     assert refreshed(again(off), fresh) == {}
+
+
+def test_refresh_leaves_a_patch_that_fits_as_it_was_written(tmp_path: Path, archive: Path) -> None:
+    less = "-line 5\n+line five\n line 6\n line 7\n line 8\n"
+    more = "-line 5\n-line 6\n+line five\n+line 6\n line 7\n line 8\n line 9\n"
+    other_way = FIRST.replace(less, more).replace("@@ -2,7 +2,7 @@", "@@ -2,8 +2,8 @@")
+    assert other_way != FIRST
+    ours = write_series(tmp_path / "ours", pin(archive), {"0001-first.patch": other_way})
+    edits = find_edits(ours, archive, None)
+    assert edits.examination.is_clean
+    assert refreshed(ours, edits) == {}

@@ -23,7 +23,7 @@ index 1111111..2222222 100644
 def refusal(text: str) -> OnecatError:
     with pytest.raises(OnecatError) as raised:
         parse_diff(text, "0001-x.patch")
-    assert raised.value.where == "0001-x.patch"
+    assert str(raised.value.where).startswith("0001-x.patch")
     return raised.value
 
 
@@ -134,3 +134,9 @@ def test_a_path_that_leaves_the_source_is_refused(name: str, found: str) -> None
 )
 def test_what_a_patch_must_not_do_is_refused(text: str, found: str) -> None:
     assert found in refusal(text).found
+
+
+def test_a_hunk_whose_line_count_is_wrong_is_named_by_the_line_where_that_shows() -> None:
+    told = refusal(EDIT.replace("@@ -1,3 +1,3 @@", "@@ -1,3 +1,9 @@") + EDIT.replace("a.py", "b.py"))
+    assert told.where == f"0001-x.patch:{len(EDIT.splitlines()) + 1}"
+    assert told.details == ("Hunk diff line expected: diff --git a/vllm/b.py b/vllm/b.py",)

@@ -38,6 +38,17 @@ def test_a_folder_by_its_path_is_a_series_too(tmp_path: Path, monkeypatch: pytes
     write_series(tmp_path / "mine")
     monkeypatch.chdir(tmp_path / "mine")
     assert load_series("./").name == "mine"
+    assert load_series(".").directory == tmp_path / "mine"
+    monkeypatch.chdir(tmp_path)
+    assert load_series("mine").directory == tmp_path / "mine"
+
+
+def test_a_shipped_series_comes_before_a_folder_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = list_series()[0]
+    write_series(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    assert load_series(name).directory != tmp_path / name
+    assert load_series(f"./{name}").directory == tmp_path / name
 
 
 @pytest.mark.parametrize(
