@@ -60,6 +60,7 @@ def inspect(directory: Path) -> Checkpoint:
         vocabulary_size=_integer(text.get("vocab_size")),
         quantization=_quantization_method(quantization),
         quantization_format=_string(quantization.get("format")),
+        kv_cache_quantization=_kv_cache_quantization(quantization),
         weight_bytes=sum(tensor.end - tensor.begin for tensor in tensors),
         parameters=sum(tensor.elements for tensor in tensors),
         files=tuple(sorted(headers)),
@@ -94,6 +95,22 @@ def _quantization_method(quantization: Mapping[str, Any]) -> str | None:
     if "FP4" in algorithm:
         return "modelopt_fp4"
     return "modelopt_mixed" if algorithm == "MIXED_PRECISION" else "modelopt"
+
+
+def _kv_cache_quantization(quantization: Mapping[str, Any]) -> str | None:
+    """`fp8` where the checkpoint asks for an FP8 KV cache, by a scheme of 8-bit floats or ModelOpt's name for it.
+
+    https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/utils/torch_utils.py (get_kv_cache_quant_algo_string)
+    https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/model_executor/layers/attention/attention.py
+    """
+    inner = quantization.get("quantization")
+    for stated in (inner if isinstance(inner, Mapping) else {}, quantization):
+        scheme = stated.get("kv_cache_scheme")
+        if isinstance(scheme, Mapping) and (scheme.get("type"), scheme.get("num_bits")) == ("float", 8):
+            return "fp8"
+        if (_string(stated.get("kv_cache_quant_algo")) or "").lower() == "fp8":
+            return "fp8"
+    return None
 
 
 def _rope_type(parameters: Any) -> str | None:

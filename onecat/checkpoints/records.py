@@ -21,6 +21,7 @@ class Checkpoint:
 
     dtype: as in config.json (`bfloat16`); quantization: the method that config.json or hf_quant_config.json claims,
     by the engines' name for it, or None; quantization_format: its `format`, as compressed-tensors has one;
+    kv_cache_quantization: what the engine makes of `kv-cache-dtype: auto` because the checkpoint asks for it (`fp8`);
     rope_type: how config.json says that positions are stretched (`yarn`, `linear`), "several" when layers differ, or
     None; weight_bytes: bytes of all tensors; parameters: number of stored tensor elements (packed ones count once).
     """
@@ -39,6 +40,7 @@ class Checkpoint:
     vocabulary_size: int | None = None
     quantization: str | None = None
     quantization_format: str | None = None
+    kv_cache_quantization: str | None = None
     weight_bytes: int = 0
     parameters: int = 0
     files: tuple[str, ...] = ()

@@ -18,6 +18,9 @@ from onecat.planner.records import Layout, Refusal
 FP8_KV_CAPABILITY = 89
 """Least compute capability, ten times, for an FP8 KV cache in Triton attention (vllm triton_attn.py:518)."""
 
+FLASH_ATTENTION_CAPABILITY = 80
+"""Least compute capability, ten times, of FLASH_ATTN and FLASHINFER (vllm flash_attn.py:201, flashinfer.py:462)."""
+
 BFLOAT16_CAPABILITY = 80
 """Least compute capability, ten times, for bfloat16 (vllm platforms/cuda.py:232)."""
 
@@ -185,14 +188,18 @@ def _kv_cache_dtype(at: Situation) -> Iterator[Refusal]:
             ("kv-cache-dtype: auto, which is the model's own type", "kv-cache-dtype: float16"),
         )
     capability = at.capability
-    if capability is None or capability >= FP8_KV_CAPABILITY or not str(value).startswith("fp8"):
+    asked = at.checkpoint.kv_cache_quantization if value in (None, "auto") else None
+    if at.schema.unknown is not None:
         return
-    # From 7.5 on the attention backend decides; below there is only Triton's.
-    if capability < 75 or at.value("attention-backend") == "TRITON_ATTN":
+    if capability is None or capability >= FP8_KV_CAPABILITY or not str(asked or value).startswith("fp8"):
+        return
+    # From 8.0 on the attention backend decides; below there is only Triton's.
+    if capability < FLASH_ATTENTION_CAPABILITY or at.value("attention-backend") == "TRITON_ATTN":
         yield Refusal(
             "kv-cache-dtype-fp8",
-            f"an FP8 KV cache in Triton attention needs compute capability 8.9; the card has {_told(capability)}",
-            ("kv-cache-dtype: auto",),
+            f"an FP8 KV cache in Triton attention needs compute capability 8.9; the card has {_told(capability)}"
+            + (", and the checkpoint asks for one" if asked else ""),
+            ("kv-cache-dtype: float16" if asked or at.checkpoint.kv_cache_quantization else "kv-cache-dtype: auto",),
         )
 
 

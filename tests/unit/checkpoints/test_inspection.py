@@ -66,6 +66,27 @@ def test_the_format_of_compressed_tensors_is_kept_and_a_broken_side_file_is_a_pr
     assert (seen.quantization, seen.quantization_format, seen.problems) == ("compressed-tensors", "pack-quantized", ())
 
 
+@pytest.mark.parametrize(
+    ("stated", "kv_cache"),
+    [
+        ({"quant_method": "compressed-tensors", "kv_cache_scheme": {"type": "float", "num_bits": 8}}, "fp8"),
+        ({"quant_method": "compressed-tensors", "kv_cache_scheme": None}, None),
+        (
+            {"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_scheme": {"type": "float", "num_bits": 8}},
+            "fp8",
+        ),
+        ({"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}}, "fp8"),
+        ({"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": None}}, None),
+    ],
+)
+def test_an_fp8_kv_cache_that_the_checkpoint_asks_for_is_seen(
+    checkpoint: Path, stated: dict[str, object], kv_cache: str | None
+) -> None:
+    config = json.loads((checkpoint / "config.json").read_text())
+    (checkpoint / "config.json").write_text(json.dumps({**config, "quantization_config": stated}))
+    assert inspect(checkpoint).kv_cache_quantization == kv_cache
+
+
 def test_the_tiny_checkpoint_is_the_same_every_time(tmp_path: Path) -> None:
     first, second = write_tiny_checkpoint(tmp_path / "a"), write_tiny_checkpoint(tmp_path / "b")
     assert {path.name: path.read_bytes() for path in first.iterdir()} == {

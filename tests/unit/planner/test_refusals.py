@@ -65,6 +65,10 @@ def codes(plan: Plan) -> list[str]:
         ("v100x2-pcie", {"dtype": "bfloat16"}, {}, None, "dtype-bfloat16"),
         ("v100x2-pcie", {"kv-cache-dtype": "bfloat16"}, {}, None, "kv-cache-dtype-bfloat16"),
         ("v100x2-pcie", {"kv-cache-dtype": "fp8"}, {}, TWO_V100, "kv-cache-dtype-fp8"),
+        ("v100x2-pcie", {}, {"kv_cache_quantization": "fp8"}, TWO_V100, "kv-cache-dtype-fp8"),
+        ("v100x2-pcie", {"kv-cache-dtype": "auto"}, {"kv_cache_quantization": "fp8"}, None, "kv-cache-dtype-fp8"),
+        ("t4", {}, {"kv_cache_quantization": "fp8"}, None, "kv-cache-dtype-fp8"),
+        ("t4", {"kv-cache-dtype": "fp8"}, {}, None, "kv-cache-dtype-fp8"),
         ("v100x2-pcie", {"kv-cache-dtype": "fp8_e5m2", "attention-backend": "CUSTOM"}, {}, None, "kv-cache-dtype-fp8"),
         ("a100x2-80g", {"kv-cache-dtype": "fp8", "attention-backend": "TRITON_ATTN"}, {}, None, "kv-cache-dtype-fp8"),
         ("h200", {"kv-cache-dtype": "fp16"}, {}, None, "kv-cache-dtype-fp16"),
@@ -104,6 +108,9 @@ def test_what_the_engine_refuses_is_refused_with_a_fix(
         ("v100x2-pcie", {}, {"quantization": "gptq"}, TWO_V100),
         ("v100x2-pcie", {}, {"quantization": "compressed-tensors"}, TWO_V100),
         ("v100x2-pcie", {"serve.kv-cache-dtype": "float16"}, {}, TWO_V100),
+        ("v100x2-pcie", {"serve.kv-cache-dtype": "float16"}, {"kv_cache_quantization": "fp8"}, TWO_V100),
+        ("a100x2-80g", {}, {"kv_cache_quantization": "fp8"}, None),
+        ("cpu", {}, {"kv_cache_quantization": "fp8"}, None),
         ("h200", {"serve.kv-cache-dtype": "fp8"}, {"quantization": "fp8"}, None),
         ("a100x2-80g", {"serve.kv-cache-dtype": "fp8"}, {}, None),
         ("a100x2-80g", {"serve.dtype": "bfloat16"}, {"quantization": "awq"}, None),
@@ -131,6 +138,7 @@ def test_what_the_engine_refuses_is_refused_with_a_fix(
         ("v100x2-pcie", {}, compressed("pack-quantized"), TWO_V100),
         # Nothing is known of what these engines take.
         ("1cat-v100", {"serve.quantization": "anything"}, {"quantization": "awq"}, TWO_V100),
+        ("1cat-v100", {}, {"kv_cache_quantization": "fp8"}, TWO_V100),
         ("ascend910b", {"serve.quantization": "ascend"}, {}, TWO_NPUS),
         ("ascend910b", {"serve.tensor-parallel-size": 2}, {}, TWO_NPUS),
         ("ascend910b", {"serve.tensor-parallel-size": 8}, {}, Facts("npu1")),
@@ -144,6 +152,16 @@ def test_what_works_or_cannot_be_known_is_not_refused(
     facts: Facts | None,
 ) -> None:
     assert codes(planned(profile, values, replace(LLAMA, **checkpoint), facts)) == []
+
+
+def test_a_checkpoint_that_asks_for_an_fp8_kv_cache_is_served_with_one_of_float16(planned: Callable[..., Plan]) -> None:
+    checkpoint = replace(LLAMA, kv_cache_quantization="fp8")
+    [refusal] = planned("v100x2-pcie", {}, checkpoint, TWO_V100).refusals
+    assert "the checkpoint asks for one" in refusal.why and refusal.fix == ("kv-cache-dtype: float16",)
+    [refusal] = planned("v100x2-pcie", {"serve.kv-cache-dtype": "fp8"}, checkpoint, TWO_V100).refusals
+    assert refusal.fix == ("kv-cache-dtype: float16",)
+    [refusal] = planned("v100x2-pcie", {"serve.kv-cache-dtype": "fp8"}, LLAMA, TWO_V100).refusals
+    assert refusal.fix == ("kv-cache-dtype: auto",)
 
 
 def test_the_cards_of_the_host_count_and_not_those_of_the_profile(planned: Callable[..., Plan]) -> None:
