@@ -120,7 +120,7 @@ def build(
     elif render_only:
         document |= _render(loaded, output or Path("onecat-build") / loaded.name, choices, session)
     elif plan:
-        document |= _plan(loaded, chosen, docker_host, on, choices, as_json)
+        document |= _plan(loaded, chosen, docker_host, on, choices, session, as_json)
     else:
         document |= build_for(loaded, chosen, docker_host, on, choices, session)
     if as_json:
@@ -213,19 +213,28 @@ def _plan(
     docker_host: str | None,
     on: str | None,
     choices: options.Choices,
+    session: LockSession | None,
     as_json: bool,
 ) -> dict[str, Any]:
-    """Say what a build would do."""
+    """Say what a build would do; what would refuse it refuses its plan."""
+    from dataclasses import replace
+
     from onecat.images import native_plan, plan_document, plan_lines, prepare_build
     from onecat.paths import home
 
+    chosen, builder = options.build_options(choices)
+    if session is not None:
+        session = replace(session, plans=True)
     if _runtime(profile, runtime) == "native":
-        found = native_plan(profile, home())
+        if session is not None:
+            session.before(chosen, console.progress)
+        found = native_plan(profile, home(), offline=choices.offline)
         if not as_json:
             print("\n".join(found.lines()))
         return {"result": "plan", "runtime": "native", "plan": found.document()}
-    chosen, builder = options.build_options(choices)
     with _engine(docker_host, on) as engine:
+        if session is not None:
+            chosen = replace(session, docker_host=engine.docker_host).before(chosen, console.progress)
         plan = prepare_build(profile, home(), engine, chosen, builder, choices.arguments).plan
     if not as_json:
         print("\n".join(plan_lines(plan)))

@@ -146,6 +146,13 @@ def build_options(choices: Choices, settings_file: Path | None = None) -> tuple[
     for name, path in (("--wheel", choices.wheel), ("--ca-certificate", choices.ca_certificate)):
         if path is not None and not path.is_file():
             raise OnecatError(f"{name} {path} is no file", expected="a file", where=str(path.absolute()))
+    source = choices.source or (Path(settings.source) if settings.source else None)
+    if source is not None and not source.exists():
+        raise OnecatError(
+            f"--source {source} does not exist",
+            expected="a folder with the engine's source archive",
+            where=str(source.absolute()),
+        )
     proxies = _proxies(choices) or {name: getattr(settings, name) for name in ("http_proxy", "https_proxy", "no_proxy")}
 
     def path_of(name: str) -> Path | None:
@@ -168,7 +175,7 @@ def build_options(choices: Choices, settings_file: Path | None = None) -> tuple[
         max_jobs=choices.max_jobs or settings.max_jobs,
         wheel=choices.wheel,
         wheel_only=choices.wheel_only,
-        source=path_of("source"),
+        source=source,
     )
     return options, builder  # type: ignore[return-value] # compared with the type's own values above
 

@@ -17,9 +17,20 @@ from onecat.knowledge.build_costs import BuildCosts, CompileCost
 
 if TYPE_CHECKING:
     from onecat.config.schema import Profile
-    from onecat.images.options import BuildOptions
+    from onecat.images.options import BuildOptions, PackageOrigins
 
 GIB = 2**30
+TORCH_ORIGINS = ("index_url", "extra_index_urls", "find_links", "pip_config")
+"""Options that name where PyTorch may come from where no index of its own is named."""
+OPTION_OF = {
+    "apt_mirror": "--apt-mirror",
+    "index_url": "--index-url",
+    "extra_index_urls": "--extra-index-url",
+    "torch_index_url": "--torch-index-url",
+    "find_links": "--find-links",
+    "pip_config": "--pip-config",
+}
+"""How a person names what decides where packages come from."""
 KEPT_FREE_GIB = 2.0
 """Memory of the build host that the compilers leave to everything else there, the engine and the kernel included."""
 
@@ -217,14 +228,30 @@ def _downloads(
         return tuple(found)
     for what in dict.fromkeys(step.fetches for step in steps if step.fetches):
         row = next(each for each in costs.network if each.what == what)
-        found.append(Download("packages", what, row.origin, "build steps", None, None))
+        origin = _origin(options.origins, row.origin, row.instead, row.besides)
+        found.append(Download("packages", what, origin, "build steps", None, None))
     texts = " ".join(file.content.decode("utf-8", "replace") for file in context.files if file.name.endswith((".txt",)))
     for package in costs.packages:
         if package.word in texts:
             low, high = package.download
-            origin = options.origins.torch_index_url or "--torch-index-url"
+            origin = options.origins.torch_index_url or _origin(options.origins, "", (), TORCH_ORIGINS)
             found.append(Download("wheels", package.what, origin, "build steps", low, high, package.source))
     return tuple(found)
+
+
+def _origin(origins: PackageOrigins, usual: str, instead: Sequence[str], besides: Sequence[str]) -> str:
+    """Where something comes from as the options have it; where they say nothing, with the options that could."""
+    first, more = _chosen(origins, instead), _chosen(origins, besides)
+    if first or more:
+        places = [*(first or [usual]), *more]
+    else:
+        places = [usual, *(OPTION_OF[name] for name in (*instead, *besides))]
+    return " or ".join(filter(None, [", ".join(filter(None, places[:-1])), places[-1]]))
+
+
+def _chosen(origins: PackageOrigins, names: Sequence[str]) -> list[str]:
+    values = [getattr(origins, name) for name in names]
+    return [str(each) for value in values if value for each in (value if isinstance(value, tuple) else (value,))]
 
 
 def _disk_low(context: Context, host: BuildHost, costs: BuildCosts) -> int:
@@ -269,6 +296,8 @@ def _judged(plan: BuildPlan, cost: CompileCost | None, options: BuildOptions) ->
                 "the kernel may kill one"
             )
     if options.origins.offline:
+        for download in plan.downloads:
+            warnings.append(f"--offline: {download.what} must be here already, and is not")
         for step in plan.steps:
             if step.fetches:
                 warnings.append(f"--offline: line {step.line} may want {step.fetches}, which must be in the base image")

@@ -211,16 +211,30 @@ def read_lock_file(path: Path) -> LockFile:
     """
     import yaml
 
+    if path.is_dir():
+        raise OnecatError(
+            "the lock file is a directory",
+            expected="a file",
+            where=str(path.absolute()),
+            next_steps=["name another one: onecat build --lock FILE"],
+        )
     if not path.is_file():
         return LockFile()
     text = path.read_text(encoding="utf-8", errors="replace")
     try:
         document = yaml.safe_load(text)
+        if not isinstance(document, dict) or "schema" not in document:
+            raise OnecatError(
+                "this is no lock file",
+                expected=f"a file of {SCHEMA}, as onecat build writes it",
+                where=str(path.absolute()),
+                next_steps=["name another one: onecat build --lock FILE"],
+            )
         if document["schema"] != SCHEMA:
             raise ValueError(f"its schema is {document['schema']}, this onecat knows {SCHEMA}")
         return LockFile({str(name): _entry(body) for name, body in document["profiles"].items()})
     except (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError) as error:
-        lines = str(error).splitlines()
+        lines = f"it lacks {error}".splitlines() if isinstance(error, KeyError) else str(error).splitlines()
         steps = ["restore it from version control", "or remove it: the next build writes it anew"]
         if "<<<<<<<" in text:
             steps.insert(0, "resolve the merge conflict that is in it")

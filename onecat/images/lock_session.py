@@ -49,6 +49,7 @@ class LockSession:
     mode: `record` uses the lock and adds what it does not know; `locked` refuses everything that is not as it says,
     and writes nothing; `update` takes what there is. runtime: what is built. docker_host: the engine that builds; None
     for the environment's. looks: whether an engine may be asked at all (not while a context is only rendered).
+    plans: nothing is pulled or recorded, for a plan.
     """
 
     path: Path
@@ -58,6 +59,7 @@ class LockSession:
     runtime: Literal["native", "container"]
     docker_host: str | None = None
     looks: bool = True
+    plans: bool = False
 
     @property
     def entry(self) -> LockEntry | None:
@@ -74,7 +76,9 @@ class LockSession:
         if entry is None:
             if self.mode == "locked":
                 raise OnecatError(
-                    f"the lock file has no entry for profile {self.profile.name}",
+                    f"the lock file has no entry for profile {self.profile.name}"
+                    if self.path.exists()
+                    else "there is no lock file",
                     where=str(self.path.absolute()),
                     next_steps=[self._update_command()],
                     code=ExitCode.NO,
@@ -82,9 +86,10 @@ class LockSession:
             return options
         if self.mode == "update":
             return options
-        self._take_hashes(entry, report)
-        if self.looks and self.runtime == "container":
-            self._have_bases(entry, options, report)
+        if not self.plans:
+            self._take_hashes(entry, report)
+            if self.looks and self.runtime == "container":
+                self._have_bases(entry, options, report)
         found = self._found(entry)
         different = differences(entry, found)
         if different and self.mode == "locked":
@@ -160,7 +165,10 @@ class LockSession:
         pythons: tuple[str, ...] = ()
         if self.runtime == "native" and lock_path(engine.name, engine.version).is_file():
             pythons = (choose_interpreter(read_lock(engine.name, engine.version))[1],)
-        found = known_entry(self.profile, wheel_store(self.home).recorded_hashes(), pythons)
+        hashes = wheel_store(self.home).recorded_hashes()
+        if self.plans and entry is not None:
+            hashes = hashes | self._demanded_hashes(entry)
+        found = known_entry(self.profile, hashes, pythons)
         if not (self.looks and self.runtime == "container"):
             return found
         client = connect(self.docker_host, timeout=600)
@@ -173,19 +181,22 @@ class LockSession:
 
     def _take_hashes(self, entry: LockEntry, report: Report) -> None:
         """Demand the lock's hashes of wheels that nobody has recorded on this machine yet."""
+        for file, sha256 in wheel_store(self.home).record(self._demanded_hashes(entry)).items():
+            report(f"lock: {file}: sha256 {sha256} is demanded, as {self.path} says")
+
+    def _demanded_hashes(self, entry: LockEntry) -> dict[str, str]:
+        """File name to SHA-256, for wheels that only the lock has a hash of."""
         engine = self.profile.engine
         if not lock_path(engine.name, engine.version).is_file():
-            return
-        store = wheel_store(self.home)
-        known = store.recorded_hashes()
+            return {}
+        known = wheel_store(self.home).recorded_hashes()
         taken: dict[str, str] = {}
         for row in read_lock(engine.name, engine.version).files:
             for python in row.pythons if row.sha256 is None and row.file not in known else ():
                 version, _, sha256 = entry.values.get(("packages", python, row.project), "").partition(" sha256:")
                 if sha256 and version == row.version:
                     taken[row.file] = sha256
-        for file, sha256 in store.record(taken).items():
-            report(f"lock: {file}: sha256 {sha256} is demanded, as {self.path} says")
+        return taken
 
     def _have_bases(self, entry: LockEntry, options: BuildOptions, report: Report) -> None:
         """Pull base images that the engine lacks by the digest that the lock names."""

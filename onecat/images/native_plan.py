@@ -30,6 +30,7 @@ class NativePlan:
     download_bytes: int = 0
     installed_bytes: int = 0
     free_bytes: int | None = None
+    warnings: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """As part of the onecat.build/1 document."""
@@ -43,14 +44,23 @@ class NativePlan:
         return [
             f"plan: native runtime {self.engine} on Python {self.python} for profile {self.profile}",
             f"  in:       {self.directory}",
-            f"  download: {self.wheels} wheels, {megabytes(self.download_bytes)}",
-            "            by onecat, from the index of this user's pip",
+            *self._download(),
             f"  disk:     about {megabytes(self.installed_bytes)} besides; {free}",
+            *(f"  warning:  {each}" for each in self.warnings),
         ]
 
+    def _download(self) -> tuple[str, ...]:
+        if not self.wheels:
+            return ("  download: nothing",)
+        size = f"  download: {self.wheels} wheels, {megabytes(self.download_bytes)}"
+        return size, "            by onecat, from the index of this user's pip"
 
-def native_plan(profile: Profile, home: Home) -> NativePlan:
+
+def native_plan(profile: Profile, home: Home, *, offline: bool = False) -> NativePlan:
     """The plan of a profile's native runtime.
+
+    Parameters:
+        offline: nothing may be downloaded; what is not here is a warning.
 
     Raises OnecatError (exit code 2): no lock, or no Python that the engine has wheels for.
     """
@@ -63,6 +73,7 @@ def native_plan(profile: Profile, home: Home) -> NativePlan:
     store = wheel_store(home)
     rows = lock.for_python(python)
     absent = [row for row in rows if not store.path(row).is_file()]
+    warnings = (f"--offline: {len(absent)} wheels are not on this machine",) if offline and absent else ()
     existing = next(path for path in (home.runtimes, *home.runtimes.parents) if path.exists())
     return NativePlan(
         profile.name,
@@ -74,4 +85,5 @@ def native_plan(profile: Profile, home: Home) -> NativePlan:
         download_bytes=sum(lock.estimated_size(row) for row in absent),
         installed_bytes=round(sum(lock.estimated_size(row) for row in rows) * INSTALLED_PER_DOWNLOADED),
         free_bytes=local_free_space(str(existing)),
+        warnings=warnings,
     )

@@ -27,11 +27,12 @@ def build_arguments(options: BuildOptions) -> dict[str, str]:
     The proxies are arguments that Docker knows by itself and keeps out of the image's history.
 
     Raises:
-        OnecatError: an address with a password, which the history would keep, or no usable certificate.
+        OnecatError: no address, one with a password, which the history would keep, or no usable certificate.
     """
     origins = options.origins
     for address in (origins.index_url, *origins.extra_index_urls, origins.torch_index_url, origins.apt_mirror):
         if address is not None:
+            _refuse_what_is_no_address(address)
             _refuse_password(address)
     values = {
         "APT_MIRROR": origins.apt_mirror,
@@ -67,6 +68,14 @@ def _proxies(origins: PackageOrigins) -> Iterator[tuple[str, str | None]]:
     yield "http_proxy", origins.http_proxy
     yield "https_proxy", origins.https_proxy
     yield "no_proxy", origins.no_proxy
+
+
+def _refuse_what_is_no_address(address: str) -> None:
+    if "://" not in address:
+        raise OnecatError(
+            f"{address} is no address",
+            expected="one with its scheme, as https://mirror.example/simple; a folder is for --find-links",
+        )
 
 
 def _refuse_password(address: str) -> None:

@@ -53,11 +53,16 @@ class CompileCost:
 
 @dataclass(frozen=True)
 class NetworkUse:
-    """Instructions that fetch something: what they match, what they fetch, from where."""
+    """Instructions that fetch something: what they match, what they fetch, from where.
+
+    instead, besides: options of a build, whose values take the place of that origin or are asked as well.
+    """
 
     pattern: re.Pattern[str]
     what: str
     origin: str
+    instead: tuple[str, ...]
+    besides: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ def build_costs() -> BuildCosts:
         packages=tuple(PackageCost(**_ranges(row)) for row in data["packages"]),
         compile=tuple(CompileCost(**_ranges(row)) for row in data["compile"]),
         network=tuple(
-            NetworkUse(re.compile(row["pattern"], re.DOTALL), row["what"], row["origin"]) for row in data["network"]
+            NetworkUse(**{**_ranges(row), "pattern": re.compile(row["pattern"], re.DOTALL)}) for row in data["network"]
         ),
     )
 

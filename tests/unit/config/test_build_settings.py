@@ -93,6 +93,7 @@ def test_the_proxies_of_the_shell_count_only_when_asked_for(tmp_path: Path, monk
         (Choices(no_proxy="localhost"), "--no-proxy without --proxy"),
         (Choices(wheel=Path("/nonexistent.whl")), "is no file"),
         (Choices(ca_certificate=Path("/nonexistent.pem")), "is no file"),
+        (Choices(source=Path("/nonexistent")), "--source /nonexistent does not exist"),
         (Choices(wheel=Path("a.whl"), wheel_only=Path("b")), "exclude each other"),
     ],
 )

@@ -98,6 +98,33 @@ def test_what_is_downloaded_from_where_by_whom() -> None:
     assert all(each.known_from for each in plan.downloads if each.low is not None)
 
 
+def test_each_download_says_the_place_that_was_chosen(tmp_path: Path) -> None:
+    def origins(**chosen: Any) -> dict[str, str]:
+        options = BuildOptions(PackageOrigins(**chosen))
+        return {each.what.split(" (")[0]: each.origin for each in planned(options=options).downloads}
+
+    nothing = origins(index_url="https://pypi.example/simple")
+    assert nothing["packages of the distribution"] == "the base image's archive or --apt-mirror"
+    assert nothing["further sources by git"] == "their upstream repositories or --find-links"
+    assert nothing["Python packages"] == nothing["torch for CUDA 12.6"] == "https://pypi.example/simple"
+    folder = origins(find_links=tmp_path, apt_mirror="http://apt.example/ubuntu")
+    assert folder["packages of the distribution"] == "http://apt.example/ubuntu"
+    assert folder["further sources by git"] == f"their upstream repositories or {tmp_path}"
+    assert folder["Python packages"] == f"the index of the base image's pip or {tmp_path}"
+    assert folder["torch for CUDA 12.6"] == str(tmp_path)
+    both = origins(index_url="https://pypi.example/simple", torch_index_url="https://torch.example/cu126")
+    assert both["Python packages"] == "https://pypi.example/simple or https://torch.example/cu126"
+    assert both["torch for CUDA 12.6"] == "https://torch.example/cu126"
+
+
+def test_offline_what_is_not_here_is_a_warning() -> None:
+    options = replace(OPTIONS, origins=replace(OPTIONS.origins, offline=True))
+    plan = planned(options=options)
+    assert "--offline: nvidia/cuda:12.6.3-devel-ubuntu24.04 must be here already, and is not" in plan.warnings
+    assert "--offline: vllm-0.27.1.tar.gz must be here already, and is not" in plan.warnings
+    assert not any("must be here" in each for each in planned().warnings)
+
+
 def test_what_is_there_is_not_downloaded(tmp_path: Path) -> None:
     context = render_context(load_profile("v100x2-pcie"), options=OPTIONS)
     assert context.source is not None

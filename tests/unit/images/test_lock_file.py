@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,12 +118,27 @@ def test_a_merge_that_was_left_unfinished_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "schema: onecat.lock/2\nprofiles: {}\n", "schema: onecat.lock/1\n", "a: b: c"]
+    ("text", "found"),
+    [
+        ("", "this is no lock file"),
+        ("[]", "this is no lock file"),
+        ("name: mine\nextends: [cpu]\n", "this is no lock file"),
+        ("schema: onecat.lock/2\nprofiles: {}\n", "cannot be read"),
+        ("schema: onecat.lock/1\n", "cannot be read"),
+        ("a: b: c", "cannot be read"),
+    ],
 )
-def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+def test_another_file_is_refused(tmp_path: Path, text: str, found: str) -> None:
     (tmp_path / "onecat.lock").write_text(text)
-    with pytest.raises(OnecatError, match="cannot be read"):
+    with pytest.raises(OnecatError, match=found) as raised:
         read_lock_file(tmp_path / "onecat.lock")
+    may_be_removed = any("remove it" in step for step in raised.value.next_steps)
+    assert may_be_removed is (found == "cannot be read"), "a file of something else is not to be removed"
+
+
+def test_a_directory_is_no_lock_file(tmp_path: Path) -> None:
+    with pytest.raises(OnecatError, match="is a directory"):
+        read_lock_file(tmp_path)
 
 
 # --- differences -----------------------------------------------------------------------------------------------------
@@ -168,6 +184,9 @@ def test_the_first_build_records_and_says_so_and_the_second_has_nothing_to_say(t
 
 
 def test_locked_without_an_entry_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(OnecatError, match="there is no lock file"):
+        session(tmp_path, "locked").before(BuildOptions(), print)
+    session(tmp_path, "record", profile=load_profile("h200")).after(lambda line: None)
     with pytest.raises(OnecatError, match="no entry for profile cpu") as raised:
         session(tmp_path, "locked").before(BuildOptions(), print)
     assert raised.value.code is ExitCode.NO and "--update-lock" in raised.value.next_steps[0]
@@ -217,6 +236,20 @@ def test_a_recorded_hash_reaches_the_next_machine_through_the_lock(tmp_path: Pat
     second.before(BuildOptions(), said.append)
     assert json.loads((second.home.data / "recorded-hashes.json").read_text()) == {TORCH_312: "ab" * 32}
     assert any(TORCH_312 in line and "is demanded" in line for line in said)
+
+
+def test_a_plan_refuses_drift_and_records_nothing(tmp_path: Path) -> None:
+    profile = python_312()
+    first = session(tmp_path, "record", "one", profile)
+    first.home.data.mkdir()
+    (first.home.data / "recorded-hashes.json").write_text(json.dumps({TORCH_312: "ab" * 32}))
+    first.after(lambda line: None)
+    second = replace(session(tmp_path, "locked", "two", profile), plans=True)
+    second.before(BuildOptions(), lambda line: None)
+    assert not second.home.data.exists()
+    first.path.write_text(first.path.read_text().replace("uvloop: 0.23.0", "uvloop: 0.22.0"))
+    with pytest.raises(OnecatError, match="1 difference"):
+        second.before(BuildOptions(), print)
 
 
 def test_another_hash_than_this_machine_recorded_is_drift(tmp_path: Path) -> None:

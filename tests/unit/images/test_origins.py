@@ -53,6 +53,15 @@ def test_an_address_with_a_password_is_refused_and_not_repeated(field: str) -> N
     assert any("--pip-config" in step for step in raised.value.next_steps)
 
 
+@pytest.mark.parametrize("field", ["index_url", "torch_index_url", "apt_mirror"])
+def test_what_is_no_address_is_refused(field: str) -> None:
+    with pytest.raises(OnecatError, match=r"mirror\.example/simple is no address") as raised:
+        arguments(**{field: "mirror.example/simple"})
+    assert raised.value.code is ExitCode.USAGE
+    with pytest.raises(OnecatError, match="is no address"):
+        arguments(extra_index_urls=("https://one.example", "wheels"))
+
+
 @pytest.mark.parametrize(
     ("content", "found"),
     [
