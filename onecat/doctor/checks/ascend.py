@@ -12,7 +12,7 @@ from onecat.doctor.units import counted, gibibytes
 from onecat.facts import Ascend
 from onecat.knowledge.ascend import ascend_chip, ascend_table
 
-INSTALLATION = "https://docs.vllm.ai/projects/ascend/en/latest/getting_started/installation.html"
+INSTALLATION = "https://docs.vllm.ai/projects/ascend/en/v0.23.0/installation.html"
 VERSIONS = "https://github.com/vllm-project/vllm-ascend/blob/main/docs/source/community/versioning_policy.md"
 MACHINES = ("aarch64", "x86_64")
 DRIVER_RUN = "install driver and firmware: sudo ./Ascend-hdk-*-npu-driver_*.run --full, then the firmware, then restart"

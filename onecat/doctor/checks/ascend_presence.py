@@ -8,7 +8,7 @@ from onecat.doctor.context import Context
 from onecat.doctor.registry import Verdict, check
 from onecat.doctor.units import counted
 
-INSTALLATION = "https://docs.vllm.ai/projects/ascend/en/latest/getting_started/installation.html"
+INSTALLATION = "https://docs.vllm.ai/projects/ascend/en/v0.23.0/installation.html"
 
 
 def _profile_uses_npus(context: Context) -> str | None:

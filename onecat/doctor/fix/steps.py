@@ -150,6 +150,6 @@ STEPS: tuple[Step, ...] = (
         "The Ascend driver and CANN, by hand",
         ("ascend.npu-smi", "ascend.driver-files", "ascend.devices", "ascend.cann", "ascend.environment-scripts"),
         lambda situation: situation.wants_ascend,
-        ("https://docs.vllm.ai/projects/ascend/en/latest/installation.html",),
+        ("https://docs.vllm.ai/projects/ascend/en/v0.23.0/installation.html",),
     ),
 )
