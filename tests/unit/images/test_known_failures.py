@@ -75,7 +75,7 @@ LOGS: dict[str, list[tuple[str, str]]] = {
         (
             "fatal: unable to access 'https://git.example/cutlass.git/': Failed to connect to git.example port 443 "
             "after 130011 ms: Couldn't connect to server",
-            "--source FOLDER",
+            "--find-links FOLDER",
         ),
         (
             "CMake Error: Failed to clone repository: 'https://git.example/nvidia/cutlass.git'",
@@ -100,6 +100,15 @@ LOGS: dict[str, list[tuple[str, str]]] = {
         (
             "ERROR: Could not find a version that satisfies the requirement torch==2.13.0+cu126 (from versions: "
             "2.13.0)\nERROR: No matching distribution found for torch==2.13.0+cu126",
+            "--torch-index-url URL",
+        ),
+        (
+            "    vllm 0.27.1 depends on torchvision==0.28.0\n"
+            "    The user requested (constraint) torchvision==0.28.0+cu126",
+            "--torch-index-url URL",
+        ),
+        (
+            "selftest torch: FAILED\nonecat: found: torch 2.13.0+cu130 holds code for sm_75, sm_80",
             "--torch-index-url URL",
         ),
     ],
