@@ -267,6 +267,29 @@ def nvfp4_emulation() -> None:
     emulation._triton_nvfp4_quant_dequant(torch.zeros(4, 256, dtype=torch.float16), torch.ones(1), 16)
 
 
+def lora() -> None:
+    """A rank of 16 beside a layer of 4096 x 4096, while few and while many tokens are read."""
+    import torch
+    from vllm.lora.ops.triton_ops.lora_expand_op import _lora_expand
+    from vllm.lora.ops.triton_ops.lora_shrink_op import _lora_shrink
+
+    half, size, rank = torch.float16, 4096, 16
+    first, second = torch.zeros(2, rank, size, dtype=half), torch.zeros(2, size, rank, dtype=half)
+    for tokens in (4, 512):
+        inputs, inner = torch.zeros(tokens, size, dtype=half), torch.zeros(1, tokens, rank)
+        placed = (
+            torch.zeros(tokens, dtype=torch.int32),
+            torch.arange(tokens, dtype=torch.int32),
+            torch.tensor([tokens, 0, 0], dtype=torch.int32),
+            torch.tensor([0, tokens, tokens, tokens], dtype=torch.int32),
+            torch.tensor([0, -1, -1], dtype=torch.int32),
+            torch.tensor([False]),
+            torch.tensor([1], dtype=torch.int32),
+        )
+        _lora_shrink(inputs, [first], inner, *placed, 1.0)
+        _lora_expand(inner, [second], inputs, *placed, 0, True)
+
+
 KERNELS: dict[str, Callable[[], None]] = {
     "attention prefill": lambda: attention(decode=False),
     "attention decode": lambda: attention(decode=True),
@@ -278,6 +301,7 @@ KERNELS: dict[str, Callable[[], None]] = {
     "int4 linear": int4_linear,
     "awq": awq,
     "sampling": sampling,
+    "lora": lora,
     "fp8 block linear": fp8_block_linear,
     "int8 linear": int8_linear,
     "nvfp4 emulation": nvfp4_emulation,

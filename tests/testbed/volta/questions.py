@@ -16,7 +16,7 @@ Question = Callable[[], Any]
 
 def all_questions() -> dict[str, Question]:
     """Every question by its name, `group/subject`."""
-    groups = (dtypes, methods, schemes, linear, moe, attention, sampler, operators, collectives)
+    groups = (dtypes, methods, schemes, linear, moe, attention, sampler, operators, adapters, collectives)
     return {f"{group.__name__}/{name}": question for group in groups for name, question in group()}
 
 
@@ -307,6 +307,13 @@ def operators() -> Iterator[tuple[str, Question]]:
 
     yield "emulated INT4 experts of float16", emulated_int4(torch.float16)
     yield "emulated INT4 experts of bfloat16", emulated_int4(torch.bfloat16)
+
+
+def adapters() -> Iterator[tuple[str, Question]]:
+    """What adds low-rank adapters to a layer."""
+    from vllm.platforms import current_platform
+
+    yield "LoRA", current_platform.get_punica_wrapper
 
 
 def collectives() -> Iterator[tuple[str, Question]]:

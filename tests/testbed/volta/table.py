@@ -195,6 +195,7 @@ REST = (
         runs="Triton: experts",
     ),
     row("operators/emulated INT4 experts of bfloat16", ["torch.bfloat16", "torch.bfloat16"]),
+    row("adapters/LoRA", "vllm.lora.punica_wrapper.punica_gpu.PunicaWrapperGPU", runs="Triton: lora"),
     # csrc/custom_all_reduce.cu has float16 and float32 for 7.0; what it needs is peer access, not a capability.
     row("collectives/custom all-reduce", True, runs="CUDA: csrc/custom_all_reduce.cu"),
     row(
