@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,16 @@ def out_of_space(directory: Path) -> OnecatError:
         ],
         code=ExitCode.NEEDS_PERSON,
     )
+
+
+FULL_BYTES = 2**20
+"""A disk with less room than this counts as full: a program's own words about it may not have fitted into its log."""
+
+
+def is_out_of_space(output: str, directory: Path) -> bool:
+    """Whether a program that failed while it wrote below `directory` failed because the disk is full."""
+    full = directory.exists() and shutil.disk_usage(directory).free < FULL_BYTES
+    return full or "No space left on device" in output
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import write_atomically
-from onecat.images.disk import megabytes, out_of_space, out_of_space_told, run_logged
+from onecat.images.disk import is_out_of_space, megabytes, out_of_space, out_of_space_told, run_logged
 from onecat.images.host_check import INSTALLED_PER_DOWNLOADED, check_machine, check_space
 from onecat.images.interpreters import OWN_VERSION, PRINT_VERSION, Interpreter, interpreters
 from onecat.images.lock import EngineLock, LockedFile, profile_lock
@@ -347,7 +347,7 @@ def _import_check(python: Path, log: Path, report: Report) -> None:
 
 
 def _failed(what: str, output: str, directory: Path, log: Path) -> OnecatError:
-    if "No space left on device" in output:
+    if is_out_of_space(output, directory):
         return out_of_space(directory)
     lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("WARNING")]
     telling = [line for line in lines if re.match(r"(ERROR|[A-Za-z.]*(Error|Exception)):?", line)] or lines

@@ -18,7 +18,7 @@ from packaging.version import Version
 
 from onecat import __version__
 from onecat.errors import ExitCode, OnecatError
-from onecat.images.disk import out_of_space_told, run_logged
+from onecat.images.disk import is_out_of_space, out_of_space, out_of_space_told, run_logged
 from onecat.images.interpreters import interpreter_with_pip
 from onecat.images.metadata_wheel import metadata_wheel_name, wheel_of
 from onecat.images.pip import clean_environment, platform_tags
@@ -169,6 +169,8 @@ def fetch_pinned(
                 path.replace(store.directory / path.name)
             found |= {row.project: _held(row, (store.directory,), supported) for row in missing}
             absent = [row for row in rows if found[row.project] is None]
+            if absent and is_out_of_space(output, store.directory):
+                raise out_of_space(store.directory)
             if absent:
                 told = [line[:200] for line in output.splitlines() if line.startswith("ERROR:")]
                 raise OnecatError(

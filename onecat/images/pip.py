@@ -9,7 +9,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from onecat.errors import ExitCode, OnecatError
-from onecat.images.disk import megabytes, out_of_space
+from onecat.images.disk import is_out_of_space, megabytes, out_of_space
 from onecat.images.lock import EngineLock, LockedFile
 
 UNREACHABLE = re.compile(
@@ -78,7 +78,7 @@ def download_error(
 ) -> OnecatError:
     """What went wrong when pip did not bring `row`, one of `group`, told from its exit code and output."""
     by_project = {canonicalize_name(entry.project): entry for entry in group}
-    if "No space left on device" in output:
+    if is_out_of_space(output, directory):
         return out_of_space(directory)
     if MISMATCH.search(output):
         named = _MISMATCH_FILE.search(output)

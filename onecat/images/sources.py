@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import write_json
-from onecat.images.disk import out_of_space, out_of_space_told, run_logged
+from onecat.images.disk import is_out_of_space, out_of_space, out_of_space_told, run_logged
 from onecat.images.interpreters import interpreter_with_pip
 from onecat.images.pip import GOT, MISMATCH, UNREACHABLE, clean_environment
 from onecat.images.wheels import file_sha256, scratch_directory, wheel_store
@@ -159,7 +159,7 @@ def _download(distribution: str, version: str, sha256: str | None, scratch: Path
 
 def _failed(distribution: str, version: str, sha256: str | None, code: int, output: str, log: Path) -> OnecatError:
     file = f"{distribution}-{version}.tar.gz"
-    if "No space left on device" in output:
+    if is_out_of_space(output, log.parent):
         return out_of_space(log.parent)
     folder = f"or get {file} by other means and name it: --source FILE"
     if MISMATCH.search(output):

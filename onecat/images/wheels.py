@@ -163,7 +163,7 @@ def fetch(lock: EngineLock, store: WheelStore, downloader: Downloader, report: R
         total = sum(lock.estimated_size(row) for row in missing)
         here = len(rows) - len(missing)
         report(f"wheels: {here} of {len(rows)} are here; downloading {len(missing)}, {megabytes(total)}")
-    meter = _Meter(lock, missing, report)
+    meter = Meter(lock, missing, report)
     for group in chunks(missing, lock):
         _download(lock, group, store, downloader, report, meter)
         meter.finish(group)
@@ -184,7 +184,7 @@ def _not_here(lock: EngineLock, missing: Sequence[LockedFile], store: WheelStore
     )
 
 
-class _Meter:
+class Meter:
     """Reports how far a download is, at most every REPORT_SECONDS."""
 
     def __init__(self, lock: EngineLock, rows: Sequence[LockedFile], report: Report) -> None:
@@ -200,12 +200,18 @@ class _Meter:
             work = done + self.files_done * FILE_COST_BYTES
             left = (now - self.started) * ((self.total + self.files * FILE_COST_BYTES) / work - 1)
             percent = done * 100 // max(self.total, 1)
-            self.report(f"wheels: {megabytes(done)} of {megabytes(self.total)} ({percent} %), about {left:.0f} s left")
+            # So little says nothing about how long the rest takes.
+            told = f", {_about(left)} left" if percent else ""
+            self.report(f"wheels: {megabytes(done)} of {megabytes(self.total)} ({percent} %){told}")
 
     def finish(self, rows: Sequence[LockedFile]) -> None:
         self.done += sum(map(self.lock.estimated_size, rows))
         self.files_done += len(rows)
         self.show(0, always=self.files_done == self.files)
+
+
+def _about(seconds: float) -> str:
+    return f"about {seconds:.0f} s" if seconds < 100 else f"about {seconds / 60:.0f} min"
 
 
 def _take_from_folders(row: LockedFile, store: WheelStore, report: Report) -> bool:
@@ -245,7 +251,7 @@ def _download(
     store: WheelStore,
     downloader: Downloader,
     report: Report,
-    meter: _Meter,
+    meter: Meter,
 ) -> None:
     with out_of_space_told(store.directory), scratch_directory(store.directory) as scratch:
         (scratch / "temporary").mkdir()

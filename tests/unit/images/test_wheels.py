@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 from onecat.errors import ExitCode, OnecatError
 from onecat.images.lock import EngineLock, LockedFile
 from onecat.images.metadata_wheel import write_metadata_wheel
-from onecat.images.wheels import Downloader, WheelStore, chunks, fetch, file_sha256, wheel_folders
+from onecat.images.wheels import Downloader, Meter, WheelStore, chunks, fetch, file_sha256, wheel_folders
 
 NAMES = ("alpha", "beta", "gamma")
 
@@ -201,3 +202,19 @@ def test_wheel_folders_must_exist(tmp_path: Path) -> None:
     assert wheel_folders({"ONECAT_WHEELS": f"{tmp_path}:"}) == (tmp_path,)
     with pytest.raises(OnecatError, match="ONECAT_WHEELS does not exist"):
         wheel_folders({"ONECAT_WHEELS": str(tmp_path / "absent")})
+
+
+def test_how_long_a_download_takes_is_guessed_when_a_percent_of_it_is_here(
+    lock: EngineLock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [replace(lock.files[0], size=1_000_000_000)]
+    said: list[str] = []
+    clock = iter([0.0, 30.0, 60.0, 90.0, 120.0])
+    monkeypatch.setattr("onecat.images.wheels.time.monotonic", lambda: next(clock))
+    meter = Meter(lock, rows, said.append)
+    for bytes_here in (100, 100_000_000, 500_000_000, 900_000_000):
+        meter.show(bytes_here)
+    assert said[0] == "wheels: 0.0 MB of 1.0 GB (0 %)"
+    assert re.fullmatch(r"wheels: 100 MB of 1\.0 GB \(10 %\), about 9 min left", said[1])
+    assert re.fullmatch(r"wheels: 500 MB of 1\.0 GB \(50 %\), about 9\d s left", said[2])
+    assert re.fullmatch(r"wheels: 900 MB of 1\.0 GB \(90 %\), about 1\d s left", said[3])
