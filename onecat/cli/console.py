@@ -147,6 +147,9 @@ def as_onecat_error(error: Exception) -> OnecatError:
 def _from_usage_error(error: Any) -> OnecatError:
     command = error.ctx.command_path if getattr(error, "ctx", None) else "onecat"
     found, expected = " ".join(error.format_message().split()), None
+    words = re.fullmatch(r"(.*): (?:Value error, )?(.*) is not one of (.*?)\.?", found)
+    if words is not None:
+        found, expected = f"{words[1]}: {words[2].strip(chr(39))}", f"one of: {words[3].replace(chr(39), '')}"
     head, colon, rule = found.partition(": Input should be ")
     if colon:
         found, expected = head, rule.partition(", unable to parse")[0]
@@ -160,16 +163,17 @@ _WRONG_PATH = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, er
 
 
 def _from_os_error(error: OSError) -> OnecatError:
-    other_home = "set ONECAT_HOME to a directory that can be written, if that is where onecat's data goes"
+    ours = _may_be_onecats(error.filename)
+    other_home = ["set ONECAT_HOME to a directory that can be written"] if ours else []
     steps = {
         errno.ENOSPC: [
             "see what is full: df -h",
-            "free some space, or set ONECAT_HOME to a directory on a larger disk",
+            "free some space, or write to a larger disk (ONECAT_HOME: where onecat's own data goes)",
         ],
-        errno.EACCES: ["check the owner and mode of that path, or set ONECAT_HOME to a directory of yours"],
-        errno.EROFS: [other_home],
-        errno.ENOENT: [other_home, "type the same command with --debug to see where it happened"],
-        **dict.fromkeys(_WRONG_PATH, ["correct that path", other_home]),
+        errno.EACCES: ["check the owner and mode of that path", *other_home],
+        errno.EROFS: other_home or ["name a path on a disk that can be written"],
+        errno.ENOENT: [*other_home, "type the same command with --debug to see where it happened"],
+        **dict.fromkeys(_WRONG_PATH, ["correct that path", *other_home]),
     }.get(error.errno or 0, ["type the same command with --debug to see where it happened"])
     return OnecatError(
         error.strerror or str(error),
@@ -177,3 +181,15 @@ def _from_os_error(error: OSError) -> OnecatError:
         next_steps=steps,
         code=ExitCode.USAGE if error.errno in _WRONG_PATH else ExitCode.NEEDS_PERSON,
     )
+
+
+def _may_be_onecats(path: Any) -> bool:
+    """Whether a path is one of onecat's own directories, below one, or above one that is not there yet."""
+    from onecat.paths import home
+
+    try:
+        own = home()
+        where = Path(os.fsdecode(path)).absolute()
+    except (TypeError, OSError):
+        return False
+    return any(where == each or each in where.parents or where in each.parents for each in (own.data, own.cache))

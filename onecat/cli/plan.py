@@ -131,10 +131,10 @@ def text_of(plan: Plan) -> str:
         f"at {plan.host}:{plan.port}"
     ]
     if plan.container is not None:
-        lines.append(
-            f"image {plan.container.image}, {plan.container.gpus} GPUs, "
-            f"/dev/shm of {plan.container.shm_bytes // 2**20} MiB"
-        )
+        gpus = f"{plan.container.gpus} GPU{'s' if plan.container.gpus > 1 else ''}" if plan.container.gpus else ""
+        shm = f"/dev/shm of {plan.container.shm_bytes // 2**20} MiB"
+        parts = [f"image {plan.container.image}", gpus, " ".join(plan.container.devices), shm]
+        lines += _wrapped(", ".join(filter(None, parts)), "")
     width = max(len(reason.arg) for reason in plan.reasons) + 2
     lines += ["", f"{'ARGUMENT':<{width}}{'VALUE':<{COLUMNS - width - 14}}  FROM"]
     for reason in plan.reasons:

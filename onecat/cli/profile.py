@@ -29,7 +29,7 @@ JSON_HELP = "Print the result as JSON."
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(invoke_without_command=True, help="List, show and validate hardware profiles.")
+    group = typer.Typer(invoke_without_command=True, help="List, show, propose and validate hardware profiles.")
 
     def without_command(context: typer.Context) -> None:
         if context.invoked_subcommand is None:
@@ -39,14 +39,13 @@ def register(app: typer.Typer) -> None:
     group.command("list", help="List the profiles that ship with onecat.")(list_all)
     group.command("show", help="Show what a profile says, with reasons and sources.")(show)
     group.command("detect", help="Propose the profile that fits a host, from what is seen of it.")(detect)
-    group.command("validate", help="Check profiles, by name or file: schema, combinations, the engine's flags.")(
-        validate
-    )
+    group.command("validate", help="Check profiles, by name or file; all that ship if none.")(validate)
     app.add_typer(group, name="profile")
 
 
 def list_all(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False) -> None:
     from onecat.config import list_profiles, load_profile
+    from onecat.render.columns import wrap
 
     profiles = [load_profile(name) for name in list_profiles()]
     if as_json:
@@ -54,7 +53,7 @@ def list_all(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = 
         return
     width = max(len(each.name) for each in profiles)
     for each in profiles:
-        print(f"{each.name:<{width}}  {each.summary}")
+        print("\n".join(wrap(each.summary, 80, f"{each.name:<{width}}  ", " " * (width + 2))))
         print(f"{'':<{width}}  {each.engine.name} {each.engine.version}, {' or '.join(each.launch.runtimes)}")
 
 

@@ -235,3 +235,24 @@ def test_plan_warns_of_stopped_statistics_and_of_flags_it_could_not_check(tmp_pa
 def test_schemas_are_printed_for_editors(tmp_path: Path) -> None:
     for kind in ("deployment", "profile", "profile-part"):
         assert json.loads(run(tmp_path, "schema", kind).stdout)["$id"] == f"urn:onecat:schema:{kind}:1"
+
+
+@pytest.mark.parametrize(
+    ("profile", "line"),
+    [
+        ("h200", "image onecat/vllm:0.27.1, 1 GPU, /dev/shm of 1024 MiB"),
+        ("v100x2-pcie", "image onecat/vllm-patched:0.27.1-sm70, 2 GPUs, /dev/shm of 2048 MiB"),
+    ],
+)
+def test_plan_counts_the_cards_of_a_container(tmp_path: Path, model: Path, profile: str, line: str) -> None:
+    assert line in run(tmp_path, "plan", "--profile", profile, "--model", str(model)).stdout.splitlines()
+
+
+def test_plan_names_the_devices_of_a_container_without_gpus(tmp_path: Path, model: Path) -> None:
+    text = run(tmp_path, "plan", "--profile", "ascend910b", "--model", str(model)).stdout
+    assert "image onecat/vllm-ascend:0.23.0, /dev/davinci0 /dev/davinci_manager" in text and "GPU" not in text[:300]
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_profiles_are_listed_in_80_columns(tmp_path: Path) -> None:
+    assert max(map(len, run(tmp_path, "profile", "list").stdout.splitlines())) <= 80

@@ -216,3 +216,31 @@ def test_global_options_are_taken_out_and_nothing_else_moves(arguments: list[str
     end = arguments.index("--") if "--" in arguments else len(arguments)
     assert options == [each for each in arguments[:end] if each in application.GLOBAL_OPTIONS]
     assert words == [each for each in arguments[:end] if each not in application.GLOBAL_OPTIONS] + arguments[end:]
+
+
+@pytest.mark.parametrize(
+    ("number", "path", "step"),
+    [
+        (errno.EROFS, "home/cache/wheels", "set ONECAT_HOME to a directory that can be written"),
+        (errno.EROFS, "onecat-build", "name a path on a disk that can be written"),
+        (errno.EACCES, "home", "set ONECAT_HOME to a directory that can be written"),
+        (errno.EACCES, "work/tree", "check the owner and mode of that path"),
+        (errno.EEXIST, "file", "correct that path"),
+    ],
+)
+def test_onecat_home_is_only_spoken_of_where_it_is_about_onecats_own_data(
+    number: int, path: str, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONECAT_HOME", str(tmp_path / "home"))
+    told = console.as_onecat_error(OSError(number, "no", str(tmp_path / path)))
+    assert step in told.next_steps
+    assert any("ONECAT_HOME" in each for each in told.next_steps) is path.startswith("home")
+
+
+def test_a_value_that_is_none_of_the_choices_is_told_with_the_choices() -> None:
+    done = run("doctor", "--format", "xml")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[:2] == [
+        "onecat: Invalid value for '--format': xml",
+        "  expected: one of: text, json, markdown, junit",
+    ]
