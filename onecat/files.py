@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 
-def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
-    """Write `text` to `path` so that a reader sees the old content or the new one, never a part.
+def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:
+    """Write `content`, text as UTF-8, to `path` so that a reader sees the old content or the new one, never a part.
 
     Raises OSError (a full disk, a missing permission); nothing is left behind then.
     """
+    raw = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        with open(descriptor, "w", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor, not a path
-            stream.write(text)
+        with open(descriptor, "wb") as stream:  # noqa: PTH123 - a descriptor, not a path
+            stream.write(raw)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.chmod(mode)

@@ -107,7 +107,7 @@ def new_patch(series: Series, edits: Edits, name: str, fields: Mapping[str, Any]
         raise OnecatError(f"{file} exists", expected="another name", where=str(place))
     table = series.directory / SERIES
     before = table.read_text(encoding="utf-8")
-    write_atomically(place, text, 0o644)
+    write_atomically(place, text.encode("utf-8", "surrogateescape"), 0o644)
     write_atomically(table, with_row(before, {"file": file, **fields}), 0o644)
     return file
 
@@ -150,16 +150,11 @@ def write_refreshed(series: Series, edits: Edits, texts: Mapping[str, str]) -> t
     """Write patches anew, and copy edited added files back into the series; returns what was written."""
     written = []
     for file, text in texts.items():
-        place = series.directory / file
-        temporary = place.with_name(f".{file}.{os.getpid()}")
-        temporary.write_bytes(text.encode("utf-8", "surrogateescape"))
-        temporary.replace(place)
+        write_atomically(series.directory / file, text.encode("utf-8", "surrogateescape"), 0o644)
         written.append(file)
     for path, (_, now) in edits.files.items():
         if path in series.added and now is not None:
-            place = series.directory / ADDED / path
-            place.write_bytes(now.content)
-            place.chmod(now.mode)
+            write_atomically(series.directory / ADDED / path, now.content, now.mode)
             written.append(f"{ADDED}/{path}")
     return tuple(written)
 

@@ -93,6 +93,13 @@ def test_edits_are_told_from_a_source_without_the_series(series: Series, archive
         find_edits(series, archive, tree)
 
 
+def test_a_new_patch_keeps_bytes_that_are_no_utf_8(series: Series, archive: Path, tree: Path) -> None:
+    (tree / "engine/core.py").write_bytes((tree / "engine/core.py").read_bytes() + b"# caf\xe9\n")
+    file = new_patch(series, find_edits(series, archive, tree), "more", FIELDS)
+    assert b"+# caf\xe9\n" in (series.directory / file).read_bytes()
+    assert find_edits(again(series), archive, tree).files == {}
+
+
 def test_a_new_patch_holds_the_edits_and_stands_last_in_the_series(series: Series, archive: Path, tree: Path) -> None:
     (tree / "engine/core.py").write_bytes((tree / "engine/core.py").read_bytes().replace(b"line 20", b"line twenty"))
     (tree / "engine/more.py").write_bytes(b"more\n")
