@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onecat.errors import ExitCode, OnecatError
-from onecat.files import write_json
 from onecat.images.disk import is_out_of_space, out_of_space, out_of_space_told, run_logged
 from onecat.images.interpreters import interpreter_with_pip
 from onecat.images.pip import GOT, MISMATCH, UNREACHABLE, clean_environment
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from onecat.paths import Home
 
 Report = Callable[[str], None]
+
+_VERSION = re.compile(r"[0-9][0-9A-Za-z.+!-]*")
+"""What a version may look like that goes into a file name and a line of a requirements file (PEP 440's characters)."""
 
 # pip asks the build backend of a source archive for its name and version before it hands the archive over. Here a
 # backend of our own answers, whichever one the archive names: none of the archive's code runs.
@@ -97,6 +100,8 @@ def fetch_release(
 
     Raises OnecatError as `fetch_source` does; a file with another hash than the recorded one is refused.
     """
+    if not _VERSION.fullmatch(version):
+        raise OnecatError(f"{version!r} is no version", expected=f"a release of {distribution}, as 0.33.0")
     file = f"{distribution}-{version}.tar.gz"
     store = wheel_store(home)
     seen = store.recorded_hashes()
@@ -112,8 +117,7 @@ def fetch_release(
                 report(f"source: downloading {file} as pip is configured")
                 _download(distribution, version, None, scratch, home).replace(kept)
     found = file_sha256(given or kept)
-    store.recorded.parent.mkdir(parents=True, exist_ok=True)
-    write_json(store.recorded, dict(sorted({**seen, file: found}.items())), 0o644)
+    store.record({file: found})
     report(f"source: the hash of {file} is not known to onecat; recorded as seen now: sha256 {found}")
     return given or kept, Upstream(distribution, version, file, found, "")
 

@@ -7,6 +7,7 @@ hash matches.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -71,11 +72,17 @@ class WheelStore:
             ) from error
 
     def record(self, hashes: Mapping[str, str]) -> dict[str, str]:
-        """Record hashes (hex) of files that were seen for the first time. Returns those that were not recorded yet."""
-        known = self.recorded_hashes()
-        new = {file: sha256 for file, sha256 in hashes.items() if known.get(file) != sha256}
-        if new:
-            self.recorded.parent.mkdir(parents=True, exist_ok=True)
+        """Record hashes (hex) of files that were seen for the first time. Returns those that were not recorded yet.
+
+        What other processes record at the same time is kept.
+        """
+        if hashes.items() <= self.recorded_hashes().items():
+            return {}
+        self.recorded.parent.mkdir(parents=True, exist_ok=True)
+        with self.recorded.with_name(f".{self.recorded.name}.lock").open("a") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            known = self.recorded_hashes()
+            new = {file: sha256 for file, sha256 in hashes.items() if known.get(file) != sha256}
             write_atomically(self.recorded, json.dumps(known | new, indent=2, sort_keys=True) + "\n", 0o644)
         return new
 

@@ -157,3 +157,10 @@ def test_an_unpinned_release_is_recorded_at_first_use_and_held_to_it(home: Home,
         fetch_release("engine", "2.0", home, print)
     assert raised.value.expected == f"sha256 {first.sha256}"
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("version", ["", "../2.0", "2.0 --index-url=https://else.example", "2.0\nother==1"])
+def test_a_release_that_is_no_version_reaches_neither_pip_nor_the_disk(home: Home, version: str) -> None:
+    with pytest.raises(OnecatError, match="is no version"):
+        fetch_release("engine", version, home, print)
+    assert not home.sources.exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -159,6 +160,14 @@ def test_a_recorded_hash_is_demanded_later(
     write_metadata_wheel(supply, "gamma", "1.0", "somebody changed it")
     with pytest.raises(OnecatError, match=r"gamma-1\.0.* was offered with another hash"):
         fetch(unknown, store, downloader, lambda line: None)
+
+
+def test_what_several_record_at_once_is_all_kept(store: WheelStore) -> None:
+    hashes = {f"file-{number}.whl": f"{number:064d}" for number in range(40)}
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda row: store.record(dict([row])), hashes.items()))
+    assert store.recorded_hashes() == hashes
+    assert store.record({"file-1.whl": hashes["file-1.whl"]}) == {}
 
 
 def test_a_damaged_record_is_not_taken_for_an_empty_one(store: WheelStore) -> None:
