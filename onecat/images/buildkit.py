@@ -12,7 +12,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
+from typing import IO
 
+from onecat.errors import OnecatError
 from onecat.images.build_request import BuildFailedError, BuildRequest, upload
 from onecat.images.disk import die_with_parent
 
@@ -110,6 +112,7 @@ def lines(
 
     Raises:
         BuildFailedError: the command ended with another exit code than 0.
+        OSError, OnecatError: a file of the context could not be read, or has changed.
     """
     process = subprocess.Popen(
         build_argv(buildkit, request),
@@ -121,7 +124,7 @@ def lines(
         preexec_fn=die_with_parent,  # noqa: PLW1509 - one C call, nothing that a fork could have left locked
     )
     assert process.stdin and process.stdout
-    trouble: list[OSError] = []
+    trouble: list[OSError | OnecatError] = []
     feeder = threading.Thread(target=_feed, args=(process.stdin, upload(request.context, report), trouble), daemon=True)
     feeder.start()
     last: deque[str] = deque(maxlen=5)
@@ -141,19 +144,19 @@ def lines(
         raise BuildFailedError(last[-1] if last else f"the docker command ended with exit code {code}")
 
 
-def _feed(stream: object, pieces: Iterator[bytes], trouble: list[OSError]) -> None:
+def _feed(stream: IO[bytes], pieces: Iterator[bytes], trouble: list[OSError | OnecatError]) -> None:
     """Write the context; a builder that hangs up says why itself, a file that cannot be read is ours to tell."""
     try:
         for piece in pieces:
             try:
-                stream.write(piece)  # type: ignore[attr-defined]
+                stream.write(piece)
             except (BrokenPipeError, ValueError):
                 return
-    except OSError as error:
+    except (OSError, OnecatError) as error:
         trouble.append(error)
     finally:
         with contextlib.suppress(OSError, ValueError):
-            stream.close()  # type: ignore[attr-defined]
+            stream.close()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

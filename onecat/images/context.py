@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onecat.errors import OnecatError
+from onecat.errors import ExitCode, OnecatError
 from onecat.images.given_wheel import refusal_of_wheel
 from onecat.images.lock import EngineLock, lock_path, profile_lock, read_lock
 from onecat.images.metadata_wheel import metadata_wheel, metadata_wheel_name
@@ -280,22 +279,45 @@ def _labels(profile: Profile, options: BuildOptions) -> dict[str, str]:
 def tar_stream(context: Context) -> Iterator[bytes]:
     """The context as a tar archive, in pieces, never whole in memory. The same context gives the same bytes.
 
-    Every stored file must have its path (`Context.with_paths`).
+    Every stored file must have its path (`Context.with_paths`). Raises OnecatError (exit code 1) when one of them is
+    no longer what it was when its hash was taken: the archive is cut short within it then, and no builder takes it.
     """
-    entries: list[tuple[str, int, bytes | Path]] = [(file.name, file.mode, file.content) for file in context.files]
-    for file in context.stored:
-        assert file.path is not None, f"{file.name} has not been fetched"
-        entries.append((file.name, 0o644, file.path))
-    for name, mode, source in sorted(entries, key=lambda entry: entry[0]):
-        info = tarfile.TarInfo(name)
-        info.size = source.stat().st_size if isinstance(source, Path) else len(source)
-        info.mode, info.mtime = mode, MODIFIED
+    entries: list[ContextFile | StoredFile] = [*context.files, *context.stored]
+    for entry in sorted(entries, key=lambda entry: entry.name):
+        if isinstance(entry, ContextFile):
+            size, mode, pieces = len(entry.content), entry.mode, iter([entry.content])
+        else:
+            assert entry.path is not None, f"{entry.name} has not been fetched"
+            size, mode = entry.path.stat().st_size, 0o644
+            pieces = _checked_pieces(entry, entry.path, size)
+        info = tarfile.TarInfo(entry.name)
+        info.size, info.mode, info.mtime = size, mode, MODIFIED
         yield info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
-        with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as stream:
-            while piece := stream.read(CHUNK_BYTES):
-                yield piece
-        yield b"\0" * (-info.size % tarfile.BLOCKSIZE)
+        yield from pieces
+        yield b"\0" * (-size % tarfile.BLOCKSIZE)
     yield b"\0" * 2 * tarfile.BLOCKSIZE
+
+
+def _checked_pieces(file: StoredFile, path: Path, size: int) -> Iterator[bytes]:
+    """A file's bytes, the last of them only after all were found to be right: what is cut short nobody unpacks."""
+    digest, read, held = hashlib.sha256(), 0, b""
+    with path.open("rb") as stream:
+        while piece := stream.read(CHUNK_BYTES):
+            digest.update(piece)
+            read += len(piece)
+            if held and read <= size:
+                yield held
+            held = piece
+    if read != size or file.sha256 not in (None, digest.hexdigest()):
+        raise OnecatError(
+            f"{file.name} has changed since the build began",
+            expected=f"{size} bytes" + (f", sha256 {file.sha256}" if file.sha256 else ""),
+            where=str(path),
+            details=[f"{read} bytes, sha256 {digest.hexdigest()} were read"],
+            next_steps=["run the same command again, once nothing writes that file"],
+            code=ExitCode.NO,
+        )
+    yield held
 
 
 def write_context(context: Context, directory: Path) -> tuple[str, ...]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from onecat.errors import OnecatError
 from onecat.images.build_request import BuildRequest
-from onecat.images.buildkit import Buildkit, build_argv, engine_environment, find_buildkit
+from onecat.images.buildkit import Buildkit, build_argv, engine_environment, find_buildkit, lines
 from onecat.images.context import Context, ContextFile
 from onecat.images.docker_build import choose_builder, without_command
+from onecat.images.stored_file import StoredFile
 
 CONTEXT = Context("test", "onecat/x:1", "base:1", ("base:1",), (ContextFile("Dockerfile", b"FROM base:1\n"),))
 REQUEST = BuildRequest(CONTEXT, "onecat/x:1", {"b": "2", "a": "1"}, {"https_proxy": "http://user:secret@p:1"})
@@ -55,6 +59,23 @@ def test_the_environment_is_about_this_engine_alone() -> None:
     }
     own = {"DOCKER_HOST": "tcp://h:2376", "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/certs"}
     assert own.items() <= engine_environment("tcp://h:2376", own).items()
+
+
+def test_a_file_that_has_changed_reaches_no_builder_whole_and_is_told(tmp_path: Path) -> None:
+    package, received = tmp_path / "a.whl", tmp_path / "received"
+    package.write_bytes(b"x" * 3_000_000)
+    taken = StoredFile("origins/a.whl", hashlib.sha256(package.read_bytes()).hexdigest(), 3_000_000, package)
+    context = replace(CONTEXT, stored=(taken,))
+    environment = docker(tmp_path, "20.10.24")
+    (tmp_path / "docker").write_text(f"#!/bin/sh\nexec cat >{received}\n")
+    buildkit = Buildkit(str(tmp_path / "docker"), "20.10.24", buildx=False)
+    list(lines(buildkit, "unix:///x", BuildRequest(context, "t:1"), print, environment))
+    with tarfile.open(received) as archive:
+        assert archive.getnames() == ["Dockerfile", "origins/a.whl"]
+    package.write_bytes(b"x" * 2_999_999 + b"y")
+    with pytest.raises(OnecatError, match=r"origins/a\.whl has changed since the build began"):
+        list(lines(buildkit, "unix:///x", BuildRequest(context, "t:1"), print, environment))
+    assert received.stat().st_size < 3_000_000
 
 
 @pytest.mark.parametrize(
