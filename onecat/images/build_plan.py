@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +100,7 @@ class BuildPlan:
     disk_wanted: int | None = None
     last_seconds: float | None = None
     problems: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
 
 
 def jobs_for(cost: CompileCost | None, host: BuildHost) -> tuple[int, str]:
@@ -176,11 +176,7 @@ def make_build_plan(
         last_seconds=last_seconds,
     )
     problems, warnings = ([], []) if up_to_date else _judged(plan, cost, options)
-    return BuildPlan(**{**_fields(plan), "problems": tuple(problems), "warnings": tuple(warnings)})
-
-
-def _fields(plan: BuildPlan) -> dict[str, Any]:
-    return {name: getattr(plan, name) for name in plan.__dataclass_fields__}
+    return replace(plan, problems=tuple(problems), warnings=tuple(warnings))
 
 
 def _steps(context: Context, costs: BuildCosts) -> tuple[PlannedStep, ...]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import write_json
+from onecat.images.build_host import local_free_space
 from onecat.images.bundle import Manifest, Member, OpenMember, members_of, verify_bundle
 from onecat.images.bundle_create import IMAGES, LOCK_FILE, PACKAGES, PATCHES, PROFILES, SOURCES, WHEELS, profile_text
 from onecat.images.disk import out_of_space_told
@@ -80,7 +81,10 @@ def load_bundle(
             report("image: all images are here")
         elif engine_address(docker_host).startswith("unix://"):
             sizes = {row["tag"]: int(row["size"]) for row in manifest.facts["images"]}
-            needs.append((Path(client.info()["DockerRootDir"]), sum(sizes[tag] for tag in lacking)))
+            root = str(client.info().get("DockerRootDir") or "")
+            # In a virtual machine, or closed to this user, it is a disk that nothing is known of.
+            if root and local_free_space(root) is not None:
+                needs.append((Path(root), sum(sizes[tag] for tag in lacking)))
     check_space(needs)
     loaded: tuple[str, ...] = ()
     for each in members_of(path, report):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import shutil
 import tarfile
 import tempfile
 import time
@@ -28,9 +30,10 @@ from onecat.images.docker_build import (
 )
 from onecat.images.docker_engine import connect, engine_address
 from onecat.images.dockerfile import instructions
-from onecat.images.image_files import stream_of
+from onecat.images.image_files import idle_container, stream_of
 from onecat.images.interpreters import interpreter_with_pip
 from onecat.images.options import BuildOptions
+from onecat.images.origins import build_arguments
 from onecat.images.patched_wheel import ensure_patched_wheel
 from onecat.images.remote_engine import EngineAccess
 from onecat.images.sources import fetch_source
@@ -107,7 +110,7 @@ def prepare_build(
     cost = compile_cost(profile, context, options, costs)
     if context.wheel_stage is not None and options.wheel is None and options.max_jobs is None:
         jobs, _ = jobs_for(cost, host)
-        context = render_context(profile, hashes, replace(options, max_jobs=jobs))
+        context = replace(context, arguments=build_arguments(replace(options, max_jobs=jobs)))
     context = _with_arguments(context, arguments or {})
     present = find_image(context, engine.docker_host) if options.wheel_only is None else None
     builder = choose_builder(choice, engine_address(engine.docker_host))
@@ -223,29 +226,24 @@ def _check_folder(folder: Path) -> None:
 
 def take_wheel(client: Any, tag: str, folder: Path) -> Path:
     """Copy the one wheel in the stage's folder to `folder`, through a container that never runs."""
-    container = client.create_container(tag, command=["true"], network_disabled=True)["Id"]
-    try:
+    folder.mkdir(parents=True, exist_ok=True)
+    found = []
+    with idle_container(client, tag) as container:
         pieces, _ = client.get_archive(container, WHEELS_IN_STAGE)
-        folder.mkdir(parents=True, exist_ok=True)
-        found = []
         with tarfile.open(fileobj=stream_of(pieces), mode="r|") as archive:
             for entry in archive:
                 name = Path(entry.name).name
                 content = archive.extractfile(entry) if entry.isfile() and name.endswith(".whl") else None
                 if content is None:
                     continue
-                partial = folder / f".{name}.partial"
+                partial = folder / f".{name}.{os.getpid()}"
                 try:
                     with partial.open("wb") as stream:
-                        while piece := content.read(1 << 20):
-                            stream.write(piece)
+                        shutil.copyfileobj(content, stream, 1 << 20)
                     partial.replace(folder / name)
                 finally:
-                    with contextlib.suppress(FileNotFoundError):
-                        partial.unlink()
+                    partial.unlink(missing_ok=True)
                 found.append(folder / name)
-    finally:
-        client.remove_container(container, force=True)
     if len(found) != 1:
         raise OnecatError(
             f"the build left {len(found)} wheels and not one: {', '.join(path.name for path in found) or 'none'}",
