@@ -4,7 +4,8 @@ In: a profile, and the lock of its engine. Out: a rendered build context, a buil
 `serve_argv` starts the server.
 """
 
-from onecat.images.build_plan import BuildPlan, plan_document, plan_lines
+from onecat.images.build_plan import BuildPlan
+from onecat.images.build_plan_text import plan_document, plan_lines
 from onecat.images.container import BuiltWheel, build_wheel, ensure_image, log_file, prepare_build
 from onecat.images.context import Context, ContextFile, render_context, write_context
 from onecat.images.docker_build import BuilderChoice, BuiltImage, build_image, find_image

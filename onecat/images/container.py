@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import read_json, write_json
 from onecat.images.build_host import read_build_host
-from onecat.images.build_plan import BuildPlan, check_plan, compile_cost, jobs_for, make_build_plan, plan_lines
+from onecat.images.build_plan import BuildPlan, check_plan, compile_cost, jobs_for, make_build_plan
+from onecat.images.build_plan_text import plan_lines
 from onecat.images.context import DEFAULT_OPTIONS, Context, render_context
 from onecat.images.docker_build import (
     BuilderChoice,

@@ -19,11 +19,8 @@ from onecat.images.build_plan import (
     compile_cost,
     jobs_for,
     make_build_plan,
-    minutes_range,
-    plan_document,
-    plan_lines,
-    size_range,
 )
+from onecat.images.build_plan_text import minutes_range, plan_document, plan_lines, size_range
 from onecat.images.dockerfile import instructions
 from onecat.knowledge.build_costs import build_costs
 

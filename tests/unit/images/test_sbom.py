@@ -26,7 +26,8 @@ from onecat.images.inventory import (
     system_packages,
 )
 from onecat.images.native import NativeRuntime
-from onecat.images.sbom import BaseImage, Subject, bill_of_runtime, document_of, lock_hashes
+from onecat.images.sbom import bill_of_runtime, lock_hashes
+from onecat.images.sbom_document import BaseImage, Subject, document_of
 from onecat.patching import load_series
 
 STATUS = """\
