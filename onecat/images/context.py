@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onecat.errors import ExitCode, OnecatError
-from onecat.images.given_wheel import refusal_of_wheel
+from onecat.images.given_wheel import refusal_of_wheel, refuse_any_wheel, refuse_other_wheel
 from onecat.images.lock import EngineLock, lock_path, profile_lock, read_lock
 from onecat.images.metadata_wheel import metadata_wheel, metadata_wheel_name
 from onecat.images.native import COMPANION_SUMMARY, IMPORT_CHECK, companion_version
@@ -98,6 +98,8 @@ def render_context(
         OnecatError: unknown recipe, an engine without a lock, or a variable that the profile lacks.
     """
     recipe = load_recipe(profile.image.recipe)
+    if options.wheel is not None and not recipe.given_wheel and recipe.wheel_stage is None:
+        refuse_any_wheel(profile, options.wheel)
     values: dict[str, Any] = {
         "profile": profile.name,
         "engine": profile.engine,
@@ -112,9 +114,7 @@ def render_context(
         profile=profile.name,
         tag=profile.image.tag,
         base=profile.image.base,
-        bases=tuple(
-            dict.fromkeys([str(profile.image.variables.get("build_base", profile.image.base)), profile.image.base])
-        ),
+        bases=_bases(profile, options),
         files=(),
         stored=stored_files(options),
         network=recipe.network and not options.origins.offline,
@@ -181,6 +181,12 @@ def _with_wheels(context: Context, profile: Profile, hashes: Mapping[str, str]) 
     }
 
 
+def _bases(profile: Profile, options: BuildOptions) -> tuple[str, ...]:
+    """The images that the stages begin with; a wheel alone takes only the one it is built on."""
+    build_base = str(profile.image.variables.get("build_base", profile.image.base))
+    return (build_base,) if options.wheel_only is not None else tuple(dict.fromkeys([build_base, profile.image.base]))
+
+
 def _patched_source(
     context: Context, profile: Profile, options: BuildOptions
 ) -> tuple[Context, dict[str, Any], list[ContextFile]]:
@@ -196,6 +202,7 @@ def _patched_source(
         "wheel_version": f"{profile.engine.version}+onecat.{architectures}",
     }
     if options.wheel is not None:
+        refuse_other_wheel(options.wheel, series.upstream.distribution, series.upstream.version)
         return context, values, []
     files = [ContextFile(f"patches/{patch.file}", patch.text.encode()) for patch in series.patches]
     files += [ContextFile(f"patches/add/{path}", series.added_content(path)) for path in series.added]

@@ -1,9 +1,13 @@
-"""Engines that come as a wheel which others made: the person gives the file, and the hash that its makers state."""
+"""A wheel of the engine that a person gives: built before, or made by others who state its hash."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from onecat.errors import OnecatError
 from onecat.images.options import BuildOptions
@@ -13,6 +17,26 @@ if TYPE_CHECKING:
 
 VARIABLE = "wheel_sha256"
 """The variable of `image.variables` that holds the SHA-256 of the wheel, in hex."""
+
+
+def refuse_any_wheel(profile: Profile, wheel: Path) -> None:
+    """Raises OnecatError for a wheel that is given to an image which would not look at it."""
+    raise OnecatError(
+        f"the image of profile {profile.name} takes no wheel: {wheel.name} would not be in it",
+        expected="a profile whose engine is compiled from source, or comes as a wheel of others",
+        next_steps=["onecat profile list", f"or build without it: onecat build --profile {profile.name}"],
+    )
+
+
+def refuse_other_wheel(wheel: Path, distribution: str, version: str) -> None:
+    """Raises OnecatError for a wheel that is, by its name, not of this version; a local part of it is free."""
+    wanted = f"a wheel of {distribution} {version}, as {distribution}-{version}+LOCAL-...whl"
+    try:
+        name, found, _, _ = parse_wheel_filename(wheel.name)
+    except InvalidWheelFilename as error:
+        raise OnecatError(f"{wheel.name} is not named as a wheel is", expected=f"{wanted}, unchanged") from error
+    if name != canonicalize_name(distribution) or found.public != Version(version).public:
+        raise OnecatError(f"{wheel.name} is a wheel of {name} {found}", expected=wanted)
 
 
 def refusal_of_wheel(profile: Profile, options: BuildOptions, sha256: str | None) -> OnecatError | None:

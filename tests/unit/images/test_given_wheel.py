@@ -82,3 +82,42 @@ def test_the_dockerfile_compares_the_wheel_with_its_hash_by_itself(
     done = subprocess.run(["sh", "-c", step], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == code
     assert not code or hashlib.sha256(content).hexdigest() in done.stderr
+
+
+@pytest.mark.parametrize("profile", ["cpu", "h200", "ascend910b"])
+def test_a_wheel_is_refused_by_an_image_that_would_not_hold_it(profile: str, wheel: Path) -> None:
+    with pytest.raises(OnecatError, match=f"the image of profile {profile} takes no wheel") as raised:
+        render_context(load_profile(profile), options=BuildOptions(wheel=wheel))
+    assert raised.value.code is ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("vllm-1.3.0-cp312-cp312-linux_x86_64.whl", "is a wheel of vllm 1.3.0"),
+        ("vllm_1cat-0.27.1-cp312-cp312-linux_x86_64.whl", "is a wheel of vllm-1cat 0.27.1"),
+        ("vllm-0.27.1.dev3-cp312-cp312-linux_x86_64.whl", "is a wheel of vllm 0.27.1.dev3"),
+        ("vllm.whl", "is not named as a wheel is"),
+    ],
+)
+def test_a_wheel_of_something_else_does_not_take_the_place_of_compiling(name: str, found: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"a wheel")
+    with pytest.raises(OnecatError, match=found) as raised:
+        render_context(load_profile("v100x2-pcie"), options=BuildOptions(ORIGINS, wheel=tmp_path / name))
+    assert "vllm 0.27.1" in str(raised.value.expected)
+
+
+@pytest.mark.parametrize("local", ["", "+onecat.sm70", "+mine"])
+def test_any_build_of_the_right_version_may_take_the_place_of_compiling(local: str, tmp_path: Path) -> None:
+    path = tmp_path / f"vllm-0.27.1{local}-cp312-cp312-linux_x86_64.whl"
+    path.write_bytes(b"a wheel")
+    context = render_context(load_profile("v100x2-pcie"), options=BuildOptions(ORIGINS, wheel=path))
+    assert f"wheel/{path.name}" in [file.name for file in context.stored] and context.source is None
+
+
+def test_a_wheel_alone_needs_only_the_image_that_it_is_built_on(tmp_path: Path) -> None:
+    profile = load_profile("v100x2-pcie")
+    assert len(render_context(profile, options=BuildOptions(ORIGINS)).bases) == 2
+    alone = render_context(profile, options=BuildOptions(ORIGINS, wheel_only=tmp_path))
+    assert alone.bases == (profile.image.variables["build_base"],)
+    assert alone.digest == render_context(profile, options=BuildOptions(ORIGINS)).digest

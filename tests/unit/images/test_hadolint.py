@@ -11,6 +11,7 @@ import pytest
 from onecat.config import list_profiles, load_profile
 from onecat.images import BuildOptions, render_context
 from onecat.images.context import DEFAULT_OPTIONS
+from onecat.images.recipe import load_recipe
 from onecat.resources import resource_directory
 
 HADOLINT = Path(sys.executable).with_name("hadolint")
@@ -33,6 +34,9 @@ def test_every_dockerfile_is_clean(given: bool, tmp_path: Path) -> None:
     wheel.write_bytes(b"")
     said = {}
     for name in list_profiles():
+        recipe = load_recipe(load_profile(name).image.recipe)
+        if given and recipe.wheel_stage is None and not recipe.given_wheel:
+            continue
         dockerfile = dockerfile_of(name, BuildOptions(wheel=wheel if given else None))
         said[name] = lint(dockerfile.encode()).stdout.decode()
     assert said and not any(said.values()), said
