@@ -300,11 +300,14 @@ def test_packages_come_from_the_mirror_and_the_systems_sources_stay(workshop: Wo
     sources = "deb http://archive.invalid/debian bookworm main"
     command = (
         f"echo '{sources}' >/etc/apt/sources.list; rm -f /etc/apt/sources.list.d/*;"
+        "echo 'deb http://cuda.invalid/cuda/repos/ubuntu2404/x86_64/ /' >/etc/apt/sources.list.d/cuda.list;"
         'sh -c "$0" - hello && hello --version; cat /etc/apt/sources.list'
     )
     options = {"network_mode": "host", "environment": {"APT_MIRROR": mirror}}
     status, said = workshop.run(base_image, "sh", "-c", command, script, **options)
     assert status == 0 and "hello (GNU Hello)" in said and said.endswith(f"{sources}\n"), said
+    # Those of others, as NVIDIA's images have them, are not asked.
+    assert "cuda.invalid" not in said
 
 
 def test_another_origin_leaves_what_was_compiled_valid(workshop: Workshop, image: str, tmp_path: Path) -> None:

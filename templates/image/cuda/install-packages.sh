@@ -36,11 +36,11 @@ if [ -n "${APT_MIRROR-}" ]; then
     mirror=${APT_MIRROR%/}
     # The sources of the distribution itself, known by the last part of their path, with the mirror as their address;
     # those of others are left out: this needs nothing of them.
-    own='[a-z+]*://[^ ]*/\(ubuntu\|ubuntu-ports\|debian\)/\{0,1\}'
-    security='[a-z+]*://[^ ]*/debian-security/\{0,1\}'
+    own='[a-z+]*://[^ ]*/\(ubuntu\|ubuntu-ports\|debian\)/\{0,1\}\( \|$\)'
+    security='[a-z+]*://[^ ]*/debian-security/\{0,1\}\( \|$\)'
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources; do
         if ! [ -f "$file" ] || ! grep --quiet "$own\|$security" "$file"; then continue; fi
-        sed "s#$own\( \|\$\)#$mirror/\2#g; s#$security\( \|\$\)#$mirror-security/\1#g" "$file" >"$work/parts/${file##*/}"
+        sed "s#$own#$mirror/\2#g; s#$security#$mirror-security/\1#g" "$file" >"$work/parts/${file##*/}"
     done
     if [ -f "$work/parts/sources.list" ]; then mv "$work/parts/sources.list" "$work/parts/main.list"; fi
     set -- "$@" -o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$work/parts"
