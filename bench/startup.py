@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,7 +29,10 @@ def seconds(argv: list[str]) -> float:
 
 
 def measure(rounds: int) -> dict[str, float]:
-    """Median seconds of each program over so many rounds, each round running all of them."""
+    """Fewest seconds of each program over so many rounds, each round running all of them.
+
+    What else the machine does only adds time, so the fewest are the program's own (as timeit's documentation says).
+    """
     with tempfile.TemporaryDirectory() as scratch:
         plain, rich = Path(scratch, "smallest.py"), Path(scratch, "smallest_rich.py")
         plain.write_text(SMALLEST.format(options="rich_markup_mode=None"))
@@ -46,7 +48,7 @@ def measure(rounds: int) -> dict[str, float]:
         for _ in range(rounds):
             for name, argv in programs.items():
                 runs[name].append(seconds(argv))
-    return {name: statistics.median(times) for name, times in runs.items()}
+    return {name: min(times) for name, times in runs.items()}
 
 
 def main() -> int:
@@ -54,13 +56,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15, help="runs of each program (default: 15)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args()
-    medians = measure(options.rounds)
-    ratio = medians["onecat"] / medians["smallest"]
+    fewest = measure(options.rounds)
+    ratio = fewest["onecat"] / fewest["smallest"]
     if options.json:
-        print(json.dumps({"seconds": medians, "ratio": ratio, "limit": LIMIT, "rounds": options.rounds}))
+        print(json.dumps({"seconds": fewest, "ratio": ratio, "limit": LIMIT, "rounds": options.rounds}))
     else:
-        for name, median in medians.items():
-            print(f"{name + ' --help':26} {median * 1000:6.0f} ms")
+        for name, least in fewest.items():
+            print(f"{name + ' --help':26} {least * 1000:6.0f} ms")
         verdict = "within" if ratio <= LIMIT else "above"
         print(f"onecat takes {ratio:.2f} times the smallest Typer program ({verdict} the limit of {LIMIT})")
     return int(ratio > LIMIT)
