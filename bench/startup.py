@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 LIMIT = 2.0
@@ -20,18 +19,21 @@ SMALLEST = "import typer\napp = typer.Typer({options})\n@app.command()\ndef main
 
 
 def seconds(argv: list[str]) -> float:
-    """The wall time of one run."""
-    begin = time.perf_counter()
-    subprocess.run(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, env={**os.environ, "COLUMNS": "80"}
+    """What one run needs of processors: its wall time on an idle machine, whatever else runs on this one."""
+    child = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={**os.environ, "COLUMNS": "80"}
     )
-    return time.perf_counter() - begin
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode != 0:
+        raise subprocess.CalledProcessError(child.returncode, argv)
+    return usage.ru_utime + usage.ru_stime
 
 
 def measure(rounds: int) -> dict[str, float]:
     """Fewest seconds of each program over so many rounds, each round running all of them.
 
-    What else the machine does only adds time, so the fewest are the program's own (as timeit's documentation says).
+    Caches and clocks that others use as well only add time: the fewest are the program's own.
     """
     with tempfile.TemporaryDirectory() as scratch:
         plain, rich = Path(scratch, "smallest.py"), Path(scratch, "smallest_rich.py")
