@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onecat.cli import console
+from onecat.cli import console, locking
 
 if TYPE_CHECKING:
     from onecat.images.bundle import Manifest
@@ -64,7 +64,7 @@ def create(
     if str(target) == "-":
         raise OnecatError("a bundle cannot be printed", expected="--output FILE")
     Output(str(target), "onecat bundle create --output", force).check()
-    lock = lock_file or (Path("onecat.lock") if Path("onecat.lock").is_file() else None)
+    lock = locking.lock_file(lock_file, None, asked=False)
     if lock is not None and not lock.is_file():
         raise OnecatError(f"there is no lock file {lock}", next_steps=["onecat build --lock FILE writes one"])
     manifest = create_bundle(

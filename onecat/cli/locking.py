@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from onecat.config.schema import Profile
     from onecat.images.lock_session import LockMode, LockSession
 
-FILE_NAME = "onecat.lock"
 LockOption = Annotated[
     Path | None,
     typer.Option("--lock", metavar="FILE", help="Lock file [onecat.lock beside onecat.yaml, or one that is here]."),
@@ -29,6 +28,8 @@ def lock_file(lock: Path | None, configuration: Path | None, asked: bool) -> Pat
         lock: the one that is named. configuration: the onecat.yaml that the build follows, if it follows one. asked:
             whether the command line speaks of a lock.
     """
+    from onecat.images.lock_file import FILE_NAME
+
     if lock is not None:
         return lock
     if configuration is not None:

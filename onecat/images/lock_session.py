@@ -18,6 +18,7 @@ from onecat.images.engine_images import inspect, repository_and_tag
 from onecat.images.image_files import read_folder
 from onecat.images.lock import lock_path, read_lock
 from onecat.images.lock_file import (
+    FILE_NAME,
     Key,
     LockEntry,
     differences,
@@ -156,7 +157,7 @@ class LockSession:
         return {"lock_file": {"path": str(self.path.absolute()), "mode": self.mode, "written": written}}
 
     def _update_command(self) -> str:
-        lock = "" if self.path.parent == Path() and self.path.name == "onecat.lock" else f" --lock {self.path}"
+        lock = "" if self.path.parent == Path() and self.path.name == FILE_NAME else f" --lock {self.path}"
         return f"onecat build --profile {self.profile.name} --runtime {self.runtime} --update-lock{lock}"
 
     def _found(self, entry: LockEntry | None) -> LockEntry:
