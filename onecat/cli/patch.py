@@ -9,22 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onecat.cli import console, patch_making
+from onecat.cli.patch_options import JsonOption, SeriesOption, SourceOption, choose_series, print_lines
 
 if TYPE_CHECKING:
     from onecat.patching import Outcome, PatchState, Series
     from onecat.patching.source import Source
 
-SeriesOption = Annotated[
-    str | None, typer.Option("--series", "-s", help="Series, by name or folder [that of the profile or the source].")
-]
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", "-p", help="Only the patches that builds of this profile need.")
 ]
-SourceOption = Annotated[
-    Path | None,
-    typer.Option("--source", help="The source archive, or a folder that has it [the store, then pip's indexes]."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -57,7 +50,7 @@ def list_all(as_json: JsonOption = False) -> None:
     if as_json:
         console.print_json({"schema": "onecat.patch-list/1", "series": [series_document(each) for each in loaded]})
         return
-    _print(line for each in loaded for line in series_lines(each))
+    print_lines(line for each in loaded for line in series_lines(each))
 
 
 def show(
@@ -71,7 +64,7 @@ def show(
     if as_json:
         console.print_json({"schema": "onecat.patch-show/1", **patch_document(patch), "diff": _plain(patch.text)})
         return
-    _print(patch_lines(patch))
+    print_lines(patch_lines(patch))
 
 
 def verify(
@@ -159,45 +152,11 @@ def status(
     else:
         written = "" if record is None else ", as recorded there"
         print(f"{chosen.name} in {directory}: {'applied' if found.is_applied else 'not applied as a whole'}{written}")
-        _print(state_lines(found.states))
+        print_lines(state_lines(found.states))
         if record is not None and record.digest != chosen.digest:
             print("the series has changed since it was applied")
-        _print(f"edited since: {path}" for path in found.edited)
+        print_lines(f"edited since: {path}" for path in found.edited)
     raise typer.Exit(0 if found.is_applied else 1)
-
-
-def choose_series(series: str | None, profile: str | None = None, root: Path | None = None) -> Series:
-    """The series that a person named, or that of the profile's engine, of the source's record or release."""
-    from onecat.config import load_profile
-    from onecat.errors import OnecatError
-    from onecat.patching import list_series, load_series, read_record, source_release
-
-    if root is not None:
-        console.existing_directory(str(root))
-    loaded = load_profile(profile) if profile is not None else None
-    name = series
-    if name is None and loaded is not None:
-        name = f"{loaded.engine.name}-{loaded.engine.version}"
-        if name not in list_series():
-            raise OnecatError(
-                f"profile {loaded.name} runs {loaded.engine.name} {loaded.engine.version}, which has no patch series",
-                expected=f"a profile of: {', '.join(list_series())}",
-                next_steps=["onecat patch list"],
-            )
-    if name is None and root is not None:
-        record = read_record(root)
-        name = record.series if record is not None else source_release(root)
-    if name is None:
-        shipped = list_series()
-        if root is not None or len(shipped) != 1:
-            raise OnecatError(
-                "it is not said which series" if root is None else f"{root} does not say which release it is",
-                expected=f"--series {' or '.join(shipped)}",
-                next_steps=["onecat patch list"],
-            )
-        name = shipped[0]
-    found = load_series(name)
-    return found if loaded is None else found.for_profile(loaded)
 
 
 def is_tree(source: Path) -> bool:
@@ -225,7 +184,7 @@ def _report(series: Series, states: Iterable[PatchState], where: str, as_json: b
         console.print_json(document)
         return
     print(f"{series.name} on {where}: {'every patch fits' if clean else 'not every patch fits'}")
-    _print(state_lines(states))
+    print_lines(state_lines(states))
 
 
 def _done(series: Series, outcome: Outcome, word: str, as_json: bool) -> None:
@@ -249,15 +208,8 @@ def _done(series: Series, outcome: Outcome, word: str, as_json: bool) -> None:
         print(f"{series.name} in {outcome.root}: {why}, no change")
         return
     print(f"{series.name} in {outcome.root}: {word}, {len(outcome.changed)} files changed")
-    _print(state_lines([state for state in outcome.states if state.state is State.OFFSET]))
+    print_lines(state_lines([state for state in outcome.states if state.state is State.OFFSET]))
 
 
 def _plain(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-def _print(lines: Iterable[str]) -> None:
-    from onecat.render.columns import harmless
-
-    for line in lines:
-        print(harmless(line.replace("\t", "    ")))

@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onecat.cli import console
+from onecat.cli.patch_options import JsonOption, SeriesOption, SourceOption, choose_series, print_lines
 
 if TYPE_CHECKING:
     from onecat.patching import Patch, Series
     from onecat.patching.authoring import Edits
 
-SeriesOption = Annotated[
-    str | None, typer.Option("--series", "-s", help="Series, by name or folder [that of the profile or the source].")
-]
-SourceOption = Annotated[
-    Path | None,
-    typer.Option("--source", help="The source archive, or a folder that has it [the store, then pip's indexes]."),
-]
 FromOption = Annotated[Path, typer.Option("--from", help="A source that the series is applied to, with your edits.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def new(
@@ -41,7 +34,7 @@ def new(
 ) -> None:
     from onecat.patching.authoring import new_patch
 
-    chosen = _choose(series, tree)
+    chosen = choose_series(series, None, tree)
     edits = _edits(chosen, tree, source)
     fields = {
         "purpose": purpose,
@@ -71,7 +64,7 @@ def refresh(
 ) -> None:
     from onecat.patching.authoring import refreshed, write_refreshed
 
-    chosen = _choose(series, tree)
+    chosen = choose_series(series, None, tree)
     edits = _edits(chosen, tree, source)
     texts = refreshed(chosen, edits, patch_named(chosen, name).file if name else None)
     written = write_refreshed(chosen, edits, texts)
@@ -99,7 +92,7 @@ def rebase(
     from onecat.paths import home
     from onecat.render.rebases import rebase_document, rebase_lines
 
-    chosen = _choose(series, None)
+    chosen = choose_series(series)
     old = fetch_source(chosen.upstream, home(), console.progress, source)
     name = f"{chosen.upstream.distribution}-{to}"
     if name in list_series():
@@ -112,7 +105,7 @@ def rebase(
     if as_json:
         console.print_json({**rebase_document(result), "written": list(written)})
     else:
-        _print(rebase_lines(result))
+        print_lines(rebase_lines(result))
         if output is not None:
             print(f"wrote {len(written)} files of a series for {upstream.distribution} {upstream.version}: {output}")
     raise typer.Exit(0 if result.is_whole else 1)
@@ -134,12 +127,6 @@ def patch_named(series: Series, name: str) -> Patch:
         expected=f"one of: {', '.join(names)}",
         next_steps=[*([f"did you mean `{near}`?"] if near else []), "onecat patch list"],
     )
-
-
-def _choose(series: str | None, tree: Path | None) -> Series:
-    from onecat.cli.patch import choose_series
-
-    return choose_series(series, None, tree)
 
 
 def _edits(series: Series, tree: Path | None, source: Path | None) -> Edits:
@@ -165,10 +152,3 @@ def _tell(schema: str, series: Series, written: Iterable[str], edited: Iterable[
         print(f"wrote {series.directory / path}")
     if not written:
         print(f"{series.name}: nothing to write, every patch reads as it should")
-
-
-def _print(lines: Iterable[str]) -> None:
-    from onecat.render.columns import harmless
-
-    for line in lines:
-        print(harmless(line.replace("\t", "    ")))
