@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,3 +45,21 @@ def read_json(path: Path) -> Any | None:
     except FileNotFoundError:
         return None
     return json.loads(text)
+
+
+@contextlib.contextmanager
+def scratch_directory(directory: Path) -> Iterator[Path]:
+    """A directory for unfinished files beside the finished ones; left-overs of killed runs are removed first."""
+    for old in directory.glob(".partial-*"):
+        if not _alive(old.name):
+            shutil.rmtree(old, ignore_errors=True)
+    path = Path(tempfile.mkdtemp(prefix=f".partial-{os.getpid()}-", dir=directory))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _alive(name: str) -> bool:
+    process = name.split("-")[1]
+    return process.isdigit() and Path("/proc", process).exists()

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from onecat.errors import ExitCode, OnecatError
+from onecat.files import scratch_directory
 from onecat.images.disk import megabytes, out_of_space_told
 
 SCHEMA = "onecat.bundle/1"
@@ -106,10 +107,10 @@ def write_bundle(path: Path, facts: Mapping[str, Any], sources: Iterable[Source]
         OnecatError: a file is not what its hash says (exit code 1), the disk is full (5). Nothing is left then.
     """
     sources = tuple(sources)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     total = sum(each.size or each.about for each in sources)
-    try:
-        with out_of_space_told(path.parent), partial.open("xb") as archive:
+    with out_of_space_told(path.parent), scratch_directory(path.parent) as scratch:
+        partial = scratch / path.name
+        with partial.open("xb") as archive:
             expected = [Member(each.name, each.size or _UNKNOWN_SIZE, each.sha256 or _UNKNOWN_HASH) for each in sources]
             place = len(Manifest(facts, tuple(expected)).text())
             _start_member(archive, MANIFEST, place)
@@ -124,8 +125,6 @@ def write_bundle(path: Path, facts: Mapping[str, Any], sources: Iterable[Source]
             os.fsync(archive.fileno())
         partial.chmod(0o644)
         partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
     return manifest
 
 

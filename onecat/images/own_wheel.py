@@ -18,11 +18,12 @@ from packaging.version import Version
 
 from onecat import __version__
 from onecat.errors import ExitCode, OnecatError
+from onecat.files import scratch_directory
 from onecat.images.disk import is_out_of_space, out_of_space, out_of_space_told, run_logged
 from onecat.images.interpreters import interpreter_with_pip
 from onecat.images.metadata_wheel import metadata_wheel_name, wheel_of
 from onecat.images.pip import clean_environment, platform_tags
-from onecat.images.wheels import WheelStore, file_sha256, scratch_directory
+from onecat.images.wheels import WheelStore, file_sha256
 from onecat.resources import resource_directory
 
 if TYPE_CHECKING:

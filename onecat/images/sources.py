@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onecat.errors import ExitCode, OnecatError
+from onecat.files import scratch_directory
 from onecat.images.disk import is_out_of_space, out_of_space, out_of_space_told, run_logged
 from onecat.images.interpreters import interpreter_with_pip
 from onecat.images.pip import GOT, MISMATCH, UNREACHABLE, clean_environment
-from onecat.images.wheels import file_sha256, scratch_directory, wheel_store
+from onecat.images.wheels import file_sha256, wheel_store
 from onecat.patching import Upstream, wrong_hash
 
 if TYPE_CHECKING:

@@ -12,15 +12,14 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onecat.errors import OnecatError
-from onecat.files import write_atomically
+from onecat.files import scratch_directory, write_atomically
 from onecat.images.disk import megabytes, out_of_space_told, run_logged
 from onecat.images.lock import EngineLock, LockedFile
 from onecat.images.pip import clean_environment, download_command, download_error, requirement_line
@@ -284,24 +283,6 @@ def _download(
             if found is None:
                 raise download_error(lock, row, group, code, output, store.directory, downloader.log)
             _keep(found, row, row.sha256 or file_sha256(found), store, report)
-
-
-@contextlib.contextmanager
-def scratch_directory(directory: Path) -> Iterator[Path]:
-    """A directory for unfinished files beside the finished ones; left-overs of killed runs are removed first."""
-    for old in directory.glob(".partial-*"):
-        if not _alive(old.name):
-            shutil.rmtree(old, ignore_errors=True)
-    path = Path(tempfile.mkdtemp(prefix=f".partial-{os.getpid()}-", dir=directory))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _alive(name: str) -> bool:
-    process = name.split("-")[1]
-    return process.isdigit() and Path("/proc", process).exists()
 
 
 def _size_below(directory: Path) -> int:

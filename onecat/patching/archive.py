@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import shutil
 import tarfile
 import zlib
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from onecat.errors import ExitCode, OnecatError
+from onecat.files import scratch_directory
 from onecat.patching.series import Upstream
 from onecat.patching.source import SourceFile, check_path
 
@@ -50,15 +50,10 @@ def unpack_as(archive: Path, upstream: Upstream, root: Path) -> None:
 def _unpacked(archive: Path, upstream: Upstream, beside: Path) -> Iterator[Path]:
     """The tree of an archive in a folder that goes away, on the file system of another one."""
     beside.mkdir(parents=True, exist_ok=True)
-    partial = beside / f".unpacking-{os.getpid()}"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    try:
+    with scratch_directory(beside) as partial:
         with _damage_told(archive):
             top = _unpack(archive, upstream, partial)
         yield partial / top
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from onecat.files import read_json, write_atomically, write_json
+from onecat.files import read_json, scratch_directory, write_atomically, write_json
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o600, 0o644])
@@ -30,3 +32,14 @@ def test_a_document_is_read_back_and_a_missing_one_is_none(tmp_path: Path) -> No
     write_json(tmp_path / "a.json", {"größe": [1, None]})
     assert read_json(tmp_path / "a.json") == {"größe": [1, None]}
     assert read_json(tmp_path / "b.json") is None
+
+
+def test_unfinished_files_go_with_their_run_and_those_of_killed_runs_with_the_next(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for process in (ended.pid, os.getpid()):
+        (tmp_path / f".partial-{process}-x" / "deep").mkdir(parents=True)
+    with scratch_directory(tmp_path) as scratch:
+        (scratch / "file").write_text("half of it")
+        assert scratch.parent == tmp_path and not (tmp_path / f".partial-{ended.pid}-x").exists()
+    assert [path.name for path in tmp_path.iterdir()] == [f".partial-{os.getpid()}-x"], "it may belong to one that runs"
