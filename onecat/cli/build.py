@@ -262,8 +262,8 @@ def _render(profile: Profile, directory: Path, choices: options.Choices, session
         console.progress(f"wrote {directory / name}")
     if context.stored:
         console.progress(
-            f"not written: {len(context.stored)} files that lie elsewhere until a build needs them; "
-            f"`onecat build --profile {profile.name} --runtime container` fetches them and builds"
+            f"not written: {len(context.stored)} file{'s' * (len(context.stored) > 1)} that a build fetches by itself: "
+            f"`onecat build --profile {profile.name} --runtime container`"
         )
     if context.refusal is not None:
         console.progress(f"note: {context.refusal.found}")

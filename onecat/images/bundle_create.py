@@ -158,7 +158,8 @@ def create_bundle(
     sources = [Source.of_bytes("README.txt", readme.encode()), *own, *small, *large, *stream]
     for name, part in (("onecat and its packages", own), ("engine", large), ("images", stream)):
         if part:
-            report(f"bundle: {name}: {len(part)} files, {megabytes(sum(each.size or each.about for each in part))}")
+            size = megabytes(sum(each.size or each.about for each in part))
+            report(f"bundle: {name}: {len(part)} file{'s' * (len(part) > 1)}, {size}")
     from onecat.images.host_check import check_space
 
     check_space([(output.absolute().parent, sum(each.size or each.about for each in sources))])

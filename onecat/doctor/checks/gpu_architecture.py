@@ -22,7 +22,7 @@ COMPATIBILITY = "https://docs.nvidia.com/cuda/archive/11.0_GA/pascal-compatibili
     "gpu.compute-capability",
     title="The GPUs have the compute capability that the profile's image is built for",
     why='Code built for another architecture stops with "no kernel image is available for execution on the device".',
-    fix=("choose the profile of your GPUs: onecat profile list",),
+    fix=("choose the profile of your GPUs: onecat profile detect",),
     source=("https://developer.nvidia.com/cuda-gpus",),
     requires=(requirements.gpu_profile, requirements.gpus),
 )
@@ -51,7 +51,7 @@ def gpu_compute_capability(context: Context) -> Iterator[Verdict]:
                 f"Compute capability {found}, the profile {context.profile.name} is for {needed}",
                 subject(gpu),
                 (f"{place(gpu)}: compute capability {found}",),
-                fix=("choose the profile of your GPUs: onecat profile list",),
+                fix=("choose the profile of your GPUs: onecat profile detect",),
             )
 
 

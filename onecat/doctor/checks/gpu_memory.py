@@ -26,7 +26,7 @@ SOLD_TO_SEEN = 0.9
     "gpu.memory-total",
     title="The GPUs have the memory that the profile counts on",
     why="The same name is sold with different memory sizes; the launch defaults count on one.",
-    fix=("choose the profile of your GPUs: onecat profile list",),
+    fix=("choose the profile of your GPUs: onecat profile detect",),
     source=(NVML,),
     requires=(requirements.gpu_profile, requirements.gpus),
 )
@@ -45,7 +45,7 @@ def gpu_memory_total(context: Context) -> Iterator[Verdict]:
                 f"{gibibytes(gpu.memory_total)} of memory, the profile {context.profile.name} counts on {needed:g} GiB",
                 subject(gpu),
                 (f"{place(gpu)}: {gpu.memory_total} bytes",),
-                fix=("choose the profile of your GPUs: onecat profile list",),
+                fix=("choose the profile of your GPUs: onecat profile detect",),
             )
 
 

@@ -107,7 +107,7 @@ def gpu_reachable(context: Context) -> Iterator[Verdict]:
     title="There are as many GPUs as the profile is made for",
     why="The launch defaults of a profile (tensor parallelism) are made for a number of GPUs; the server does not "
     "start with fewer.",
-    fix=("nvidia-smi -L", "lspci -nn -d 10de:", "or choose another profile: onecat profile list"),
+    fix=("nvidia-smi -L", "lspci -nn -d 10de:", "or choose another profile: onecat profile detect"),
     source=("https://docs.vllm.ai/en/latest/serving/parallelism_scaling/",),
     requires=(requirements.gpu_profile, requirements.gpus),
 )
@@ -123,7 +123,7 @@ def gpu_count(context: Context) -> Iterator[Verdict]:
             "fail",
             f"{counted(found, 'GPU')} found, the profile {context.profile.name} needs {needed}",
             evidence=evidence,
-            fix=("compare with the PCI bus: lspci -nn -d 10de:", "or choose another profile: onecat profile list"),
+            fix=("compare with the PCI bus: lspci -nn -d 10de:", "or choose another profile: onecat profile detect"),
         )
 
 
@@ -131,7 +131,7 @@ def gpu_count(context: Context) -> Iterator[Verdict]:
     "gpu.model",
     title="The GPUs are of the model that the profile is made for",
     why="A profile's image and launch defaults are chosen for its GPUs.",
-    fix=("choose the profile of your GPUs: onecat profile list",),
+    fix=("choose the profile of your GPUs: onecat profile detect",),
     source=(NVML,),
     requires=(requirements.gpu_profile, requirements.gpus),
 )
@@ -151,7 +151,7 @@ def gpu_model_fits(context: Context) -> Iterator[Verdict]:
                 f"{gpu.name} is not a GPU that the profile {context.profile.name} is made for",
                 subject(gpu),
                 (f"found: {gpu.name}", f"expected: {' or '.join(hardware.gpu_names)}"),
-                fix=("choose the profile of your GPUs: onecat profile list",),
+                fix=("choose the profile of your GPUs: onecat profile detect",),
             )
 
 
