@@ -24,7 +24,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JS
 
 
 def choose_series(series: str | None, profile: str | None = None, root: Path | None = None) -> Series:
-    """The series that a person named, or that of the profile's engine, of the source's record or release."""
+    """The series that a person named, or that of the profile's image, of the source's record or release."""
     from onecat.config import load_profile
     from onecat.errors import OnecatError
     from onecat.patching import list_series, load_series, read_record, source_release
@@ -34,12 +34,12 @@ def choose_series(series: str | None, profile: str | None = None, root: Path | N
     loaded = load_profile(profile) if profile is not None else None
     name = series
     if name is None and loaded is not None:
-        name = f"{loaded.engine.name}-{loaded.engine.version}"
-        if name not in list_series():
+        name = loaded.image.patches
+        if name is None:
             raise OnecatError(
-                f"profile {loaded.name} runs {loaded.engine.name} {loaded.engine.version}, which has no patch series",
-                expected=f"a profile of: {', '.join(list_series())}",
-                next_steps=["onecat patch list"],
+                f"profile {loaded.name} runs {loaded.engine.name} {loaded.engine.version}, which is not patched",
+                expected="a profile with image.patches",
+                next_steps=["onecat profile list", "onecat patch list"],
             )
     if name is None and root is not None:
         record = read_record(root)

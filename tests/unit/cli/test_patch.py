@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from onecat.cli.application import run
+from onecat.cli.patch_options import choose_series
+from onecat.config import list_profiles, load_profile
+from onecat.errors import OnecatError
 from onecat.patching import Series, list_series, load_series
 from tests.unit.patching.small_series import FILES, everything, pin, write_archive, write_series, write_tree
 
@@ -166,6 +169,15 @@ def test_new_and_refresh_write_the_series(bench: Bench) -> None:
     assert bench.json("status", tree)["applied"]
     bench.run("reverse", "--to", tree)
     assert core.read_bytes() == FILES["engine/core.py"]
+
+
+def test_a_profile_means_the_patches_of_its_image() -> None:
+    patched = [each for each in map(load_profile, list_profiles()) if each.image.patches]
+    assert {"cpu", "v100x2-pcie"} <= {each.name for each in patched}
+    for profile in patched:
+        assert choose_series(None, profile.name) == load_series(str(profile.image.patches)).for_profile(profile)
+    with pytest.raises(OnecatError, match="which is not patched"):
+        choose_series(None, "h200")
 
 
 def test_rebase_reports_writes_and_exits_by_whether_all_of_it_moves(bench: Bench) -> None:
