@@ -1,7 +1,11 @@
 """Makes what an engine runs in: container images and native runtimes.
 
-In: a profile, and the lock of its engine. Out: a rendered build context, a built image, or a native runtime whose
-`serve_argv` starts the server.
+In: a profile, the lock of its engine or its pinned source with the patches, and where packages come from. Out: the plan
+of a build, a rendered build context, a built image, a wheel, or a native runtime whose `serve_argv` starts the server.
+
+Doorways of their own, which a build does not load unasked: `lock_session` and `lock_file` (onecat.lock), `bundle`,
+`bundle_create` and `bundle_load` (one file for machines without a network), `sbom` (bills of materials), `sources`
+(source archives) and `docker_engine` (the connection, which deploying uses as well).
 """
 
 from onecat.images.build_plan import BuildPlan

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import configparser
+import contextlib
 import csv
 import hashlib
 import io
@@ -108,8 +109,9 @@ def _forget_older(wheel: Path) -> None:
     name, version, _, tags = wheel.name.split("-", 3)
     for pattern in (f"{name}-{version}-*-{tags}", f".{name}-{version}-*-{tags}.*.partial"):
         for path in wheel.parent.glob(pattern):
-            if path != wheel and time.time() - path.stat().st_mtime > KEPT_SECONDS:
-                path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another build may tidy up, too
+                if path != wheel and time.time() - path.stat().st_mtime > KEPT_SECONDS:
+                    path.unlink()
 
 
 def _with_entry_points(text: str, points: list[tuple[str, str, str]]) -> bytes:

@@ -41,18 +41,13 @@ def engine_on(host: str) -> Iterator[EngineAccess]:
     from onecat.hosts.ssh import SshTransport
 
     target = parse_target(host)
-    reach = Reach(Desk())
-    transport = reach.transport(target)
-    try:
+    with contextlib.closing(Reach(Desk())) as reach, contextlib.closing(reach.transport(target)) as transport:
         if not isinstance(transport, SshTransport):
             yield EngineAccess(None)
             return
         check_answer(transport.run(DIAL, stdin=_PING, timeout=ASK_SECONDS), transport.name)
         with socket_bridge(transport, DIAL) as path:
             yield EngineAccess(f"unix://{path}", lambda place: _free_space(transport, place), f"ssh://{transport.name}")
-    finally:
-        transport.close()
-        reach.close()
 
 
 def check_answer(done: Completed, host: str) -> None:

@@ -2,6 +2,9 @@
 
 In: a series under patches/ and an unpacked source tree, or the engine's installed Python files. Out: the changed tree,
 or per patch whether it is applied, applies, applies with an offset, or conflicts and where.
+
+Doorways of their own, for who maintains a series and for what is shown of it: `authoring` (new patches, patches written
+anew), `rebase` (another release), `report` and `writing` (conflicts and hunks as text).
 """
 
 from onecat.patching.archive import read_members, unpack, unpack_as, wrong_hash
