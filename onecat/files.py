@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 
+_SCRATCH = ".onecat-partial-"
+
+
 def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:
     """Write `content`, text as UTF-8, to `path` so that a reader sees the old content or the new one, never a part.
 
@@ -50,16 +53,13 @@ def read_json(path: Path) -> Any | None:
 @contextlib.contextmanager
 def scratch_directory(directory: Path) -> Iterator[Path]:
     """A directory for unfinished files beside the finished ones; left-overs of killed runs are removed first."""
-    for old in directory.glob(".partial-*"):
-        if not _alive(old.name):
+    for old in directory.glob(f"{_SCRATCH}*"):
+        process = old.name.removeprefix(_SCRATCH).partition("-")[0]
+        # The directory may be a person's own: nothing is removed that has not exactly the name of ours.
+        if process.isdigit() and not Path("/proc", process).exists():
             shutil.rmtree(old, ignore_errors=True)
-    path = Path(tempfile.mkdtemp(prefix=f".partial-{os.getpid()}-", dir=directory))
+    path = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-", dir=directory))
     try:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _alive(name: str) -> bool:
-    process = name.split("-")[1]
-    return process.isdigit() and Path("/proc", process).exists()

@@ -194,7 +194,7 @@ def test_left_overs_of_killed_runs_are_removed_and_those_of_live_ones_kept(
     lock: EngineLock, store: WheelStore, downloader: Downloader, supply: Path, pip_finds: Callable[[Path | None], None]
 ) -> None:
     pip_finds(supply)
-    dead, alive = store.directory / ".partial-999999999-x", store.directory / ".partial-1-x"
+    dead, alive = store.directory / ".onecat-partial-999999999-x", store.directory / ".onecat-partial-1-x"
     dead.mkdir(parents=True)
     alive.mkdir()
     fetch(lock, store, downloader, lambda line: None)

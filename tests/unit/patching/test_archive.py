@@ -32,7 +32,7 @@ def test_it_can_be_unpacked_as_a_folder_that_is_empty_or_new(tmp_path: Path) -> 
     for root in (tmp_path / "empty", tmp_path / "new"):
         unpack_as(archive, pin(archive), root)
         assert (root / "engine/core.py").read_bytes() == FILES["engine/core.py"]
-    (tmp_path / ".partial-0-killed").mkdir()
+    (tmp_path / ".onecat-partial-0-killed").mkdir()
     unpack_as(archive, pin(archive), tmp_path / "third")
     assert not list(tmp_path.glob(".*")), "nothing is left, of a killed run neither"
     (tmp_path / "full").mkdir()
