@@ -29,6 +29,9 @@ SERVED = {
     "compressed-tensors FP8 blocks": ("fp8-block", "fp8-block", "float32", None),
     "DeepSeek's FP8 blocks": ("deepseek", "fp8-block", "bfloat16", None),
 }
+# A KV cache of five blocks of 16 tokens, one of which vLLM keeps for itself; the context length is vLLM's choice.
+FITTED = ("nvfp4-twin", "float32", "fitted")
+FIVE_BLOCKS = {"block_size": 16, "num_gpu_blocks_override": 5}
 CHOSEN = {"nvfp4": "Using VoltaNvFp4LinearKernel for NVFP4 GEMM", "fp8": "Selected VoltaFp8LinearKernel for"}
 
 
@@ -51,6 +54,8 @@ def answers(patched_runtime: PatchedRuntime, models: Path) -> dict[tuple[str, st
         {"model": str(models / name), "dtype": dtype, "quantization": quantization}
         for name, dtype, quantization in wanted
     ]
+    wanted.append(FITTED)
+    documents.append({"model": str(models / FITTED[0]), "dtype": FITTED[1], "max_model_len": -1, **FIVE_BLOCKS})
     # Where the processor has AMX, vLLM's own kernel for FP8 blocks stands before ours.
     disabled = {"VLLM_DISABLED_KERNELS": "CPUFp8BlockScaledMMKernel"}
     found = patched_runtime.answer(GENERATE, documents, timeout=400, **disabled)
@@ -79,6 +84,12 @@ def test_another_checkpoint_under_the_name_of_quasar_is_refused(answers: Any) ->
     refused = answers["fp8-block", "float32", "quasar_nvfp4"]["refused"]
     assert "quasar_nvfp4 means NVFP4 weights in compressed-tensors form" in refused
     assert "Leave --quantization out" in refused
+
+
+def test_a_request_of_the_whole_fitted_length_is_answered(answers: Any) -> None:
+    """Unpatched, 80 tokens are fitted into these five blocks, and such a request waits for ever."""
+    fitted = answers[FITTED]
+    assert (fitted["max_model_len"], fitted["steps"]) == (64, 1)
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 from onecat.config import load_profile
 from onecat.patching import load_series
 
-EVERYWHERE = ["0002-import", "0003-honesty", "0004-admission", "0005-selection"]
-SOURCE = ["0001-build", *EVERYWHERE, "0006-requirements"]
+EVERYWHERE = ["0002-import", "0003-honesty", "0004-admission", "0005-selection", "0007-null-block"]
+SOURCE = sorted(["0001-build", *EVERYWHERE, "0006-requirements"])
 
 
 def patches_of(profile: str) -> list[str]:
