@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-
 _SCRATCH = ".onecat-partial-"
 
 

@@ -42,10 +42,12 @@ def test_unfinished_files_go_with_their_run_and_those_of_killed_runs_with_the_ne
     with scratch_directory(tmp_path) as scratch:
         (scratch / "file").write_text("half of it")
         assert scratch.parent == tmp_path and not (tmp_path / f".onecat-partial-{ended.pid}-x").exists()
-    assert [path.name for path in tmp_path.iterdir()] == [f".onecat-partial-{os.getpid()}-x"], "it may belong to one that runs"
+    assert [path.name for path in tmp_path.iterdir()] == [f".onecat-partial-{os.getpid()}-x"], "it may be in use"
 
 
-@pytest.mark.parametrize("name", [".partial-1", ".onecat-partial-", ".onecat-partial-mine", "onecat-partial-999999999-x"])
+@pytest.mark.parametrize(
+    "name", [".partial-1", ".onecat-partial-", ".onecat-partial-mine", "onecat-partial-999999999-x"]
+)
 def test_a_scratch_directory_removes_nothing_that_is_named_otherwise(tmp_path: Path, name: str) -> None:
     (tmp_path / name / "deep").mkdir(parents=True)
     with scratch_directory(tmp_path):
