@@ -23,6 +23,7 @@ from onecat.errors import ExitCode
 
 if TYPE_CHECKING:
     from onecat.config import Profile
+    from onecat.errors import OnecatError
     from onecat.planner import Detection
 
 JSON_HELP = "Print the result as JSON."
@@ -108,14 +109,15 @@ def detect(
         observing = Observing(targets, options, parallel=parallel, connect_timeout=connect_timeout)
         observations = wait_for(observing, len(targets))
     found = [(each.name, detect_profile(each.facts, all_profiles())) for each in observations if each.facts is not None]
-    failed = [each.error for each in observations if each.error is not None]
+    failed = [(each.name, each.error) for each in observations if each.error is not None]
+    if failed and len(observations) == 1:
+        raise failed[0][1]
     if as_json:
-        console.print_json({"schema": "onecat.profile-detect/1", "hosts": [_detected(*each) for each in found]})
+        rows = [*(_detected(*each) for each in found), *(_unreachable(*each) for each in failed)]
+        console.print_json({"schema": "onecat.profile-detect/1", "hosts": rows})
     elif found:
         print("\n\n".join(detection_text(name, each) for name, each in found))
-    if failed and len(observations) == 1:
-        raise failed[0]
-    for error in failed:
+    for _, error in failed:
         console.print_error(error, as_json=False)
     if any(each.profile is None for _, each in found):
         raise typer.Exit(ExitCode.NO)
@@ -130,7 +132,11 @@ def _origins(profile: Profile) -> dict[str, str]:
 def _detected(host: str, found: Detection) -> dict[str, Any]:
     from dataclasses import asdict
 
-    return {"name": host, **asdict(found)}
+    return {"name": host, "reachable": True, **asdict(found)}
+
+
+def _unreachable(host: str, error: OnecatError) -> dict[str, Any]:
+    return {"name": host, "reachable": False, "error": error.found}
 
 
 def validate(

@@ -211,6 +211,16 @@ def test_detect_tells_the_profile_of_saved_facts_and_exits_with_1_where_none_fit
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_detect_prints_one_document_whatever_hosts_do_not_answer(tmp_path: Path) -> None:
+    away = ("--host", "nobody@127.0.0.1:1", "--connect-timeout", "5")
+    alone = run(tmp_path, "profile", "detect", *away, "--json")
+    assert (alone.returncode, json.loads(alone.stdout)["schema"]) == (3, "onecat.error/1")
+    both = run(tmp_path, "profile", "detect", *away, "--host", "local", "--json")
+    rows = {each["reachable"]: each for each in json.loads(both.stdout)["hosts"]}
+    assert "seen" in rows[True] and "refused" in rows[False]["error"]
+    assert both.returncode == (1 if rows[True]["profile"] is None else 3)
+
+
 def test_plan_tells_the_other_layouts_and_the_flags_that_choose_them(tmp_path: Path, model: Path) -> None:
     arguments = ("plan", "--model", str(model), "--profile", "v100x2-pcie")
     shown = run(tmp_path, *arguments).stdout
