@@ -225,7 +225,7 @@ def _downloads(
         row = next(each for each in costs.network if each.what == what)
         origin = _origin(options.origins, row.origin, row.instead, row.besides)
         found.append(Download("packages", what, origin, "build steps", None, None))
-    texts = " ".join(file.content.decode("utf-8", "replace") for file in context.files if file.name.endswith((".txt",)))
+    texts = " ".join(file.content.decode("utf-8", "replace") for file in context.files if file.name.endswith(".txt"))
     for package in costs.packages:
         if package.word in texts:
             low, high = package.download

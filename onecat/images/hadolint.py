@@ -57,12 +57,14 @@ def lint(context: Context) -> tuple[Lint, ...]:
     """What hadolint has to say about a context's Dockerfile. Raises OnecatError when it cannot be asked."""
     dockerfile = next(file.content for file in context.files if file.name == "Dockerfile")
     argv = lint_argv(find_hadolint(os.environ), hadolint_configuration())
+    said = ""
     try:
         done = subprocess.run(argv, input=dockerfile, capture_output=True, timeout=SECONDS)
+        said = done.stderr.decode(errors="replace").strip()
         remarks = json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         raise OnecatError(
-            "hadolint cannot be run", where=argv[0], details=[str(error)[:300]], code=ExitCode.NEEDS_PERSON
+            "hadolint cannot be run", where=argv[0], details=[(said or str(error))[:300]], code=ExitCode.NEEDS_PERSON
         ) from error
     return parse_remarks(remarks)
 

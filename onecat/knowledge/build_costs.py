@@ -25,7 +25,7 @@ class ImageCost:
 
 @dataclass(frozen=True)
 class PackageCost:
-    """What pip fetches where `word` stands in the Dockerfile. download: bytes."""
+    """What pip fetches where `word` stands in a requirements or constraints file. download: bytes."""
 
     word: str
     what: str
