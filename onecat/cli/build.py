@@ -287,6 +287,7 @@ def _render(profile: Profile, directory: Path, choices: options.Choices, session
 def _native(profile: Profile, choices: options.Choices, session: LockSession | None) -> dict[str, Any]:
     from onecat.cli.sbom import build_bill
     from onecat.images import ensure_runtime, find_runtime
+    from onecat.images.sbom import runtime_identity
     from onecat.paths import home
 
     chosen, _ = options.build_options(choices)
@@ -303,7 +304,7 @@ def _native(profile: Profile, choices: options.Choices, session: LockSession | N
         "python": str(runtime.python),
         "python_version": runtime.python_version,
         "lock": f"sha256:{runtime.lock_digest}",
-        **build_bill(profile, "native", None, runtime.directory, new=present is None),
+        **build_bill(profile, "native", None, runtime.directory, runtime_identity(runtime)),
     }
     return document | (session.after(console.progress) if session is not None else {})
 
@@ -341,7 +342,7 @@ def _container(
             document = {"result": "container", "tag": image.tag, "image": image.image_id, "size_bytes": image.size}
             if on is None:
                 beside = log_file(home(), image.tag).with_suffix("")
-                document |= build_bill(profile, "container", engine.docker_host, beside, new=image.built)
+                document |= build_bill(profile, "container", engine.docker_host, beside, image.image_id)
             if session is not None:
                 document |= session.after(console.progress)
     return document | {

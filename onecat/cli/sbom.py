@@ -88,18 +88,19 @@ def bill_for(profile: Profile | None, runtime: str | None, image: str | None, do
     return bill_of_runtime(profile, found, lock_hashes(profile, recorded, found.python_version))
 
 
-def build_bill(profile: Profile, runtime: str, docker_host: str | None, beside: Path, *, new: bool) -> dict[str, Any]:
-    """Write the bill of what a build made; what the build's document says about it.
+def build_bill(profile: Profile, runtime: str, docker_host: str | None, beside: Path, identity: str) -> dict[str, Any]:
+    """Write the bill of what a build made or found, unless it is there; what the build's document says about it.
 
     Parameters:
-        beside: the path that it lies beside, with another ending. new: whether an old one must be replaced.
+        beside: the path that it lies beside, with another ending. identity: what names the content: an image's id, a
+            runtime's digest.
     """
     import json
 
-    from onecat.images.sbom import ENDING, write_bill
+    from onecat.images.sbom import ENDING, is_bill_of, write_bill
 
     path = beside.with_name(f"{beside.name}.{ENDING}")
-    if new or not path.is_file():
+    if not is_bill_of(path, identity):
         text = bill_for(profile, runtime, None, docker_host)
         write_bill(path, text)
         console.progress(f"sbom: {path}, {len(json.loads(text)['components'])} components")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
@@ -93,7 +94,7 @@ def bill_of_runtime(profile: Profile, runtime: NativeRuntime, hashes: Mapping[tu
             kind="application",
             name=f"onecat-runtime-{profile.engine.name}",
             version=profile.engine.version,
-            identity=f"sha256:{runtime.lock_digest}",
+            identity=runtime_identity(runtime),
             created=None,
             inventory=runtime_inventory(runtime.directory),
             engine=_names(profile.engine.name),
@@ -101,6 +102,20 @@ def bill_of_runtime(profile: Profile, runtime: NativeRuntime, hashes: Mapping[tu
             hashes=hashes,
         )
     )
+
+
+def runtime_identity(runtime: NativeRuntime) -> str:
+    """What names the content of a native runtime."""
+    return f"sha256:{runtime.lock_digest}"
+
+
+def is_bill_of(path: Path, identity: str) -> bool:
+    """Whether a bill lies at `path` that is for this content; another home's build may have taken an image's name."""
+    try:
+        found: str = json.loads(path.read_text(encoding="utf-8"))["metadata"]["component"]["bom-ref"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return found == identity
 
 
 def lock_hashes(profile: Profile, recorded: Mapping[str, str], python: str) -> dict[tuple[str, str], str]:

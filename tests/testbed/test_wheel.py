@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -59,7 +60,8 @@ def test_the_wheel_holds_all_data_and_no_tests(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {f"onecat/{name}" for name in shipped_files()} <= names
     assert {name.split("/")[0] for name in names} == {"onecat", f"{wheel.name.split('-py3')[0]}.dist-info"}
-    assert [name for name in names if "test" in name.lower() or name.endswith(".pyc")] == []
+    tests = re.compile(r"(^|/)(tests?/|test_|conftest)|\.pyc$")
+    assert [name for name in names if tests.search(name)] == []
 
 
 def test_the_installed_profiles_are_those_of_the_checkout(installed: Path, tmp_path: Path) -> None:

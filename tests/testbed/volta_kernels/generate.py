@@ -1,8 +1,8 @@
 """Greedy answers of several checkpoints in one process: `python generate.py '[{...}, ...]'`, JSON on standard output.
 
-Each document is the arguments of vllm.LLM. Answers: {"tokens", "logprobs", "log"}, or {"refused"}. Where the context length
-is left to vLLM (-1): {"max_model_len", "steps"}, the length and how many steps a request of that length takes, None for
-one that is not finished after STEPS.
+Each document is the arguments of vllm.LLM. Answers: {"tokens", "logprobs", "log"}, or {"refused"}. Where the context
+length is left to vLLM (-1): {"max_model_len", "steps"}, the length and how many steps a request of that length takes,
+None for one that is not finished after STEPS.
 """
 
 from __future__ import annotations

