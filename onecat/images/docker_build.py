@@ -178,7 +178,7 @@ def _prepared(
 def _build(
     client: Any, address: str, builder: Builder, request: BuildRequest, report: Report, log: Path
 ) -> tuple[Step, ...]:
-    from docker.errors import APIError
+    from docker.errors import APIError, DockerException
     from requests.exceptions import RequestException
 
     def tell(text: str) -> None:
@@ -206,7 +206,9 @@ def _build(
         raise unreachable(address, text) from error
     except KeyboardInterrupt:
         if builder.buildkit is None:
-            _wait_for_steps(client, request.context)
+            # An engine that is gone as well must not hide that the person has ended this.
+            with contextlib.suppress(DockerException, RequestException):
+                _wait_for_steps(client, request.context)
         tell("interrupted: the step that ran is ended, finished steps stay in the engine's cache")
         raise
     return progress.steps

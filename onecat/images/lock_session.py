@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -172,12 +173,12 @@ class LockSession:
         found = known_entry(self.profile, hashes, pythons)
         if not (self.looks and self.runtime == "container"):
             return found
-        client = connect(self.docker_host, timeout=600)
         values: dict[Key, str] = {}
-        for base in render_context(self.profile).bases:
-            seen = image_identity(base, inspect(client, base), (entry or LockEntry()).values.get(("images", base)))
-            if seen is not None:
-                values["images", base] = seen
+        with contextlib.closing(connect(self.docker_host, timeout=600)) as client:
+            for base in render_context(self.profile).bases:
+                seen = image_identity(base, inspect(client, base), (entry or LockEntry()).values.get(("images", base)))
+                if seen is not None:
+                    values["images", base] = seen
         return found.with_seen(values)
 
     def _take_hashes(self, entry: LockEntry, report: Report) -> None:
@@ -239,9 +240,7 @@ class LockSession:
         if self.looks:
             hashes = wheel_store(self.home).recorded_hashes()
             present = find_image(render_context(self.profile, hashes, options), self.docker_host)
-            if present and packages == packages_of(
-                read_folder(connect(self.docker_host, timeout=600), present.tag, REPORTS)
-            ):
+            if present and packages == packages_of(self._reports()):
                 report(f"lock: the image that is there holds the lock's {len(packages)} packages")
                 return options
         return replace(options, packages=packages)
@@ -249,14 +248,19 @@ class LockSession:
     def _packages_of_image(self) -> dict[Key, str]:
         """The packages that pip downloaded for the image, read out of it."""
         engine = self.profile.engine
-        client = connect(self.docker_host, timeout=600)
-        if lock_path(engine.name, engine.version).is_file() or not inspect(client, self.profile.image.tag):
+        if lock_path(engine.name, engine.version).is_file():
             return {}
         python = str(self.profile.image.variables.get("python", ""))
         return {
             ("packages", python, row.name): " ".join([row.version, *(f"sha256:{each}" for each in row.sha256)])
-            for row in packages_of(read_folder(client, self.profile.image.tag, REPORTS))
+            for row in packages_of(self._reports())
         }
+
+    def _reports(self) -> dict[str, bytes]:
+        """What pip said while the profile's image was built; nothing without an image."""
+        tag = self.profile.image.tag
+        with contextlib.closing(connect(self.docker_host, timeout=600)) as client:
+            return read_folder(client, tag, REPORTS) if inspect(client, tag) else {}
 
 
 def image_identity(name: str, inspected: Mapping[str, Any], locked: str | None) -> str | None:
