@@ -11,7 +11,8 @@ Doorways of their own, which a build does not load unasked: `lock_session` and `
 from onecat.images.build_plan import BuildPlan
 from onecat.images.build_plan_text import plan_document, plan_lines
 from onecat.images.container import BuiltWheel, build_wheel, ensure_image, log_file, prepare_build
-from onecat.images.context import Context, ContextFile, render_context, write_context
+from onecat.images.context import Context, ContextFile, render_context
+from onecat.images.context_output import write_context
 from onecat.images.docker_build import BuilderChoice, BuiltImage, build_image, find_image
 from onecat.images.hadolint import Lint, lint
 from onecat.images.native import NativeRuntime, ensure_runtime, find_runtime

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from onecat.images.context import Context, tar_stream
+from onecat.images.context import Context
+from onecat.images.context_output import tar_stream
 from onecat.images.disk import megabytes
 
 _UPLOAD_STEP_BYTES = 100_000_000

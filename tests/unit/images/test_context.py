@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from onecat.config import load_profile
 from onecat.errors import ExitCode, OnecatError
-from onecat.images.context import Context, quoted, render_context, tar_stream, write_context
+from onecat.images.context import Context, quoted, render_context
+from onecat.images.context_output import tar_stream, write_context
 from onecat.images.options import BuildOptions, PackageOrigins
 from onecat.images.recipe import load_recipe
 from onecat.images.stored_file import StoredFile
