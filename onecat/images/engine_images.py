@@ -11,13 +11,24 @@ Report = Callable[[str], None]
 
 
 def inspect(client: Any, image: str) -> dict[str, Any]:
-    """What the engine knows about an image; empty when it has none of that name."""
-    from docker.errors import ImageNotFound
+    """What the engine knows about an image; empty when it has none of that name.
+
+    Raises OnecatError (exit code 2) for what cannot be a name.
+    """
+    from docker.errors import APIError, ImageNotFound
 
     try:
         found: dict[str, Any] = client.inspect_image(image)
     except ImageNotFound:
         return {}
+    except APIError as error:
+        if error.status_code != 400:
+            raise
+        raise OnecatError(
+            f"{image!r} is no name of an image",
+            expected="NAME[:TAG], NAME@DIGEST or an id, in lower-case letters and digits",
+            next_steps=["docker images"],
+        ) from error
     return found
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import requests
+from docker.errors import APIError
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.images.docker_engine import client_arguments, connect, engine_address, require_recent, unreachable
-from onecat.images.engine_images import repository_and_tag
+from onecat.images.engine_images import inspect, repository_and_tag
 
 
 def test_the_address_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,3 +78,23 @@ def test_a_forbidden_socket_names_the_group() -> None:
 )
 def test_image_names_split_as_docker_reads_them(image: str, parts: tuple[str, str]) -> None:
     assert repository_and_tag(image) == parts
+
+
+class Engine:
+    """An engine that answers every question about an image with an error."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    def inspect_image(self, image: str) -> dict[str, Any]:
+        response = requests.Response()
+        response.status_code = self.status
+        raise APIError("no", response=response, explanation="no such image: invalid reference format")
+
+
+def test_what_cannot_be_an_images_name_is_a_usage_error() -> None:
+    with pytest.raises(OnecatError, match="'a=b' is no name of an image") as raised:
+        inspect(Engine(400), "a=b")
+    assert raised.value.code is ExitCode.USAGE
+    with pytest.raises(APIError):
+        inspect(Engine(500), "a")
