@@ -170,17 +170,23 @@ def _check_machine(manifest: Manifest, path: Path, report: Report) -> None:
 
 
 def _check_series(manifest: Manifest, path: Path) -> None:
+    """Raises OnecatError (exit code 1) where patches or the source that they are made for are not this onecat's."""
     from onecat.patching import list_series, load_series
 
     series = manifest.facts["series"]
-    if series is None:
-        return
-    if series["name"] not in list_series():
-        raise _foreign(manifest, path, [f"it has no series {series['name']}"], f"the series {series['name']}")
-    digest = load_series(series["name"]).digest
-    if digest != series["digest"]:
-        details = [f"the bundle's digest is {series['digest']}", f"this onecat's is {digest}"]
-        raise _foreign(manifest, path, details, f"the series {series['name']}")
+    pinned: set[tuple[str, str]] = set()
+    if series is not None:
+        if series["name"] not in list_series():
+            raise _foreign(manifest, path, [f"it has no series {series['name']}"], f"the series {series['name']}")
+        known = load_series(series["name"])
+        if known.digest != series["digest"]:
+            details = [f"the bundle's digest is {series['digest']}", f"this onecat's is {known.digest}"]
+            raise _foreign(manifest, path, details, f"the series {series['name']}")
+        pinned = {(f"{SOURCES}/{known.upstream.file}", known.upstream.sha256)}
+    for member in manifest.below(SOURCES):
+        if (member.name, member.sha256) not in pinned:
+            details = [f"{member.name} with sha256 {member.sha256} is no source that it patches"]
+            raise _foreign(manifest, path, details, "the source archives that patches are made for")
 
 
 def _foreign(manifest: Manifest, path: Path, details: list[str], what: str) -> OnecatError:

