@@ -55,6 +55,7 @@ def out_of_space_told(directory: Path) -> Iterator[None]:
         raise
 
 
+TICK_SECONDS = 0.5
 _C_LIBRARY = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
@@ -65,9 +66,9 @@ def die_with_parent() -> None:
 
 
 def run_logged(
-    command: Sequence[str], environment: Mapping[str, str], log: Path, tick: Callable[[], None], every: float = 0.5
+    command: Sequence[str], environment: Mapping[str, str], log: Path, tick: Callable[[], None] = lambda: None
 ) -> tuple[int, str]:
-    """Run a command with its output appended to `log`, calling `tick` every so many seconds; ends it on interruption.
+    """Run a command with its output appended to `log`, calling `tick` twice a second; ends it on interruption.
 
     Returns its exit code and its output.
     """
@@ -87,7 +88,7 @@ def run_logged(
         try:
             while True:
                 try:
-                    process.wait(timeout=every)
+                    process.wait(timeout=TICK_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
                     tick()

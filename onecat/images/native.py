@@ -279,7 +279,7 @@ def _make_environment(interpreter: Interpreter, directory: Path, log: Path, repo
         shutil.rmtree(directory)
     report(f"environment: making {directory}")
     command = [str(interpreter.path), "-m", "venv", str(directory)]
-    code, output = run_logged(command, clean_environment(os.environ), log, lambda: None)
+    code, output = run_logged(command, clean_environment(os.environ), log)
     if code != 0:
         shutil.rmtree(directory, ignore_errors=True)
         raise _failed("the virtual environment could not be made", output, directory, log)
@@ -341,7 +341,7 @@ def _install(
 def _import_check(python: Path, log: Path, report: Report) -> None:
     report("check: importing the engine once")
     environment = clean_environment(os.environ) | {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
-    code, output = run_logged([str(python), "-c", IMPORT_CHECK], environment, log, lambda: None)
+    code, output = run_logged([str(python), "-c", IMPORT_CHECK], environment, log)
     if code != 0:
         raise _failed("the engine is installed but cannot be imported", output, python.parent.parent, log)
 

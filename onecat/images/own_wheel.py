@@ -165,7 +165,7 @@ def fetch_pinned(
             command = pinned_download_command(
                 interpreter_with_pip(), requirements, folder / "files", python, platform_tags(machine, glibc)
             )
-            code, output = run_logged(command, clean_environment(os.environ), log, lambda: None)
+            code, output = run_logged(command, clean_environment(os.environ), log)
             for path in sorted((folder / "files").glob("*.whl")):
                 path.replace(store.directory / path.name)
             found |= {row.project: _held(row, (store.directory,), supported) for row in missing}

@@ -155,7 +155,7 @@ def _download(distribution: str, version: str, sha256: str | None, scratch: Path
     environment = clean_environment(os.environ) | {"TMPDIR": str(temporary), "PYTHONPATH": str(backend)}
     log = home.sources / "pip.log"
     command = download_command(interpreter_with_pip(), requirements, target, hashed=sha256 is not None)
-    code, output = run_logged(command, environment, log, lambda: None)
+    code, output = run_logged(command, environment, log)
     files = [path for path in target.glob("*") if path.is_file()] if target.is_dir() else []
     if code != 0 or len(files) != 1:
         raise _failed(distribution, version, sha256, code, output, log)

@@ -25,11 +25,11 @@ def write_diff(changes: Iterable[tuple[str, SourceFile | None, SourceFile | None
     return "".join(_file_diff(path, before, after) for path, before, after in sorted(changes, key=lambda row: row[0]))
 
 
-def make_hunks(before: bytes, after: bytes, context: int = CONTEXT_LINES) -> tuple[Hunk, ...]:
+def make_hunks(before: bytes, after: bytes) -> tuple[Hunk, ...]:
     """The hunks that lead from one content to another."""
     old, new = split_lines(before), split_lines(after)
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    return tuple(_hunk(old, new, group) for group in matcher.get_grouped_opcodes(context))
+    return tuple(_hunk(old, new, group) for group in matcher.get_grouped_opcodes(CONTEXT_LINES))
 
 
 def hunk_text(hunk: Hunk) -> str:
