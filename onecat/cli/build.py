@@ -263,7 +263,7 @@ def _render(profile: Profile, directory: Path, choices: options.Choices, session
     if context.stored:
         console.progress(
             f"not written: {len(context.stored)} file{'s' * (len(context.stored) > 1)} that a build fetches by itself: "
-            f"`onecat build --profile {profile.name} --runtime container`"
+            f"`onecat build --profile {profile.reference} --runtime container`"
         )
     if context.refusal is not None:
         console.progress(f"note: {context.refusal.found}")

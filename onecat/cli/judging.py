@@ -157,7 +157,7 @@ def _refuse_missing_runtime(profile: Profile | None, settings: Settings) -> None
         raise OnecatError(
             f"the profile {profile.name} has no {settings.runtime} runtime",
             expected=" or ".join(profile.launch.runtimes),
-            next_steps=[f"onecat doctor --profile {profile.name}"],
+            next_steps=[f"onecat doctor --profile {profile.reference}"],
         )
 
 

@@ -83,7 +83,7 @@ def bill_for(profile: Profile | None, runtime: str | None, image: str | None, do
         raise OnecatError(
             f"there is no native runtime of profile {profile.name}",
             where=str(home().runtimes),
-            next_steps=[f"onecat build --profile {profile.name} --runtime native"],
+            next_steps=[f"onecat build --profile {profile.reference} --runtime native"],
         )
     return bill_of_runtime(profile, found, lock_hashes(profile, recorded, found.python_version))
 

@@ -55,7 +55,9 @@ def load_profile(name_or_path: str) -> Profile:
             next_steps=["onecat profile list"],
         )
     if is_file_name(name_or_path):
-        return _profile(read_layers(Path(name_or_path), None, shipped, _layer_names))
+        profile = _profile(read_layers(Path(name_or_path), None, shipped, _layer_names))
+        profile._file = name_or_path
+        return profile
     known = list_profiles()
     if name_or_path not in known:
         raise _unknown_profile(name_or_path, known)

@@ -6,6 +6,7 @@ onecat receives. Field descriptions end up in the exported schemas.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -235,6 +236,13 @@ class Profile(Document):
     doctor: Expectations
     notes: tuple[str, ...] = Field((), description="What a person should know before choosing this profile")
     sources: tuple[str, ...] = Field(min_length=1)
+
+    _file: str | None = PrivateAttr(None)
+
+    @property
+    def reference(self) -> str:
+        """What `--profile` takes for it, quoted for a shell: its name, or the file of one that does not ship."""
+        return shlex.quote(self._file or self.name)
 
 
 # --- onecat.yaml -----------------------------------------------------------------------------------------------------

@@ -297,7 +297,7 @@ def _built(client: Any, profile: Profile, context: Context, docker_host: str | N
     report(f"image: {context.tag} is not built, or with other patches; only what it starts from goes in")
     if context.source is not None:
         report("image: its build downloads Python packages: only those that a lock file names go into the bundle")
-        report(f"image: or build it first: onecat build --profile {profile.name}")
+        report(f"image: or build it first: onecat build --profile {profile.reference}")
     return False
 
 

@@ -104,7 +104,7 @@ def prepare_build(
         raise OnecatError(
             f"the image of profile {profile.name} is made without building a wheel",
             expected="a profile whose engine is compiled from source",
-            next_steps=["onecat profile list", f"or build the image: onecat build --profile {profile.name}"],
+            next_steps=["onecat profile list", f"or build the image: onecat build --profile {profile.reference}"],
         )
     host = read_build_host(engine.docker_host, context.bases, engine.free_space, engine.name)
     costs = build_costs()

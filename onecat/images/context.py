@@ -46,7 +46,7 @@ class Context:
     network: whether build steps need one. arguments: values of build arguments that follow from the options; no part of
     the digest.
     wheel_stage: the stage whose folder /wheels holds the engine's wheel, for recipes that build or take one.
-    refusal: why this context must not be built yet, or None.
+    refusal: why this context must not be built yet, or None. reference: what `--profile` takes for the profile.
     """
 
     profile: str
@@ -62,6 +62,7 @@ class Context:
     arguments: dict[str, str] = field(default_factory=dict, compare=False)
     wheel_stage: str | None = None
     refusal: OnecatError | None = field(default=None, compare=False)
+    reference: str = field(default="", compare=False)
 
     @property
     def digest(self) -> str:
@@ -108,6 +109,7 @@ def render_context(
     }
     context = Context(
         profile=profile.name,
+        reference=profile.reference,
         tag=profile.image.tag,
         base=profile.image.base,
         bases=_bases(profile, options),

@@ -314,7 +314,7 @@ def without_command(error: str) -> str:
 
 def _values(request: BuildRequest) -> dict[str, str]:
     """What the texts of known failures may name."""
-    profile = request.context.profile
+    profile = request.context.reference or request.context.profile
     jobs = request.arguments.get("MAX_JOBS", "")
     fewer = max(1, int(jobs) // 2) if jobs.isdigit() else 1
     command = f"onecat build --profile {profile}"

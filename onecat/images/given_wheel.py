@@ -24,7 +24,7 @@ def refuse_any_wheel(profile: Profile, wheel: Path) -> None:
     raise OnecatError(
         f"the image of profile {profile.name} takes no wheel: {wheel.name} would not be in it",
         expected="a profile whose engine is compiled from source, or comes as a wheel of others",
-        next_steps=["onecat profile list", f"or build without it: onecat build --profile {profile.name}"],
+        next_steps=["onecat profile list", f"or build without it: onecat build --profile {profile.reference}"],
     )
 
 

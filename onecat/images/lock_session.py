@@ -159,7 +159,7 @@ class LockSession:
 
     def _update_command(self) -> str:
         lock = "" if self.path.parent == Path() and self.path.name == FILE_NAME else f" --lock {self.path}"
-        return f"onecat build --profile {self.profile.name} --runtime {self.runtime} --update-lock{lock}"
+        return f"onecat build --profile {self.profile.reference} --runtime {self.runtime} --update-lock{lock}"
 
     def _found(self, entry: LockEntry | None) -> LockEntry:
         """What there is now: of onecat, of the wheels' record, and of the engine's base images."""

@@ -127,7 +127,7 @@ def _native_lock(profile: Profile) -> EngineLock:
         raise OnecatError(
             f"profile {profile.name} does not run natively",
             expected=f"runtime: {' or '.join(profile.launch.runtimes)}",
-            next_steps=[f"onecat build --profile {profile.name} --runtime container"],
+            next_steps=[f"onecat build --profile {profile.reference} --runtime container"],
         )
     return profile_lock(profile)
 

@@ -58,8 +58,8 @@ def refusal_without_torch(profile: Profile, origins: PackageOrigins) -> OnecatEr
         expected=f"PyTorch's wheel index for CUDA {cuda} as pytorch.org (Start Locally) shows it, a mirror of it, or a "
         "folder with its wheels",
         next_steps=[
-            f"onecat build --profile {profile.name} --torch-index-url URL",
-            f"onecat build --profile {profile.name} --find-links FOLDER",
+            f"onecat build --profile {profile.reference} --torch-index-url URL",
+            f"onecat build --profile {profile.reference} --find-links FOLDER",
         ],
     )
 

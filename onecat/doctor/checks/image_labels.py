@@ -81,7 +81,7 @@ def image_patch_series(context: Context) -> Iterator[Verdict]:
                 f"{_name(image)} was built with other patches than this onecat has",
                 _name(image),
                 (f"label {SERIES_LABEL}: {found}", f"this onecat: {expected}"),
-                fix=(f"build it again: onecat build --profile {context.profile.name}", "onecat patch list"),
+                fix=(f"build it again: onecat build --profile {context.profile.reference}", "onecat patch list"),
             )
 
 

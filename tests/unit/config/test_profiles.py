@@ -10,6 +10,7 @@ import yaml
 
 from onecat.config import json_schema, list_profiles, load_profile
 from onecat.errors import OnecatError
+from onecat.images import render_context
 from onecat.resources import resource_directory
 
 ROOT = resource_directory("profiles")
@@ -33,6 +34,15 @@ SHIPPED = (
 
 def test_the_profiles_that_ship_are_listed() -> None:
     assert list_profiles() == SHIPPED
+
+
+def test_a_profile_is_named_in_commands_as_it_was_given(tmp_path: Path) -> None:
+    mine = tmp_path / "my own.yaml"
+    mine.write_text("name: mine\nextends: [v100x2-pcie]\n")
+    assert load_profile("cpu").reference == "cpu"
+    assert load_profile(str(mine)).reference == f"'{mine}'"
+    refusal = render_context(load_profile(str(mine))).refusal
+    assert refusal is not None and f"onecat build --profile '{mine}' --torch-index-url URL" in refusal.next_steps
 
 
 @pytest.mark.parametrize("name", SHIPPED)
