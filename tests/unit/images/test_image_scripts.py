@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from onecat.images.lock_session import packages_of
+from onecat.images.options import LockedPackage
 from onecat.resources import resource_directory
 
 IMAGES = resource_directory("templates") / "image"
@@ -20,6 +23,32 @@ def test_shellcheck_has_nothing_to_say(script: Path) -> None:
     checker = Path(sys.executable).with_name("shellcheck")
     done = subprocess.run([str(checker), str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_reports_of_pip_keep_no_address(tmp_path: Path) -> None:
+    (tmp_path / "reports").mkdir()
+    row = {
+        "download_info": {
+            "url": "https://mirror.example/t.whl?key=s3cret",
+            "archive_info": {"hashes": {"sha256": "ab" * 32}},
+        },
+        "is_direct": False,
+        "metadata": {"name": "Torch", "version": "2.13.0", "requires_dist": ["x @ https://mirror.example/x"]},
+    }
+    report = {
+        "version": "1",
+        "pip_version": "25.1",
+        "install": [row],
+        "environment": {"PIP_INDEX_URL": "https://mirror.example"},
+    }
+    (tmp_path / "reports" / "pip-20-torch.json").write_text(json.dumps(report))
+    (tmp_path / "reports" / "externals.json").write_text("[]\n")
+    script = IMAGES / "cuda" / "keep-reports.py"
+    subprocess.run([sys.executable, str(script), str(tmp_path / "reports"), str(tmp_path / "kept")], check=True)
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "kept").iterdir()}
+    assert sorted(kept) == ["externals.json", "pip-20-torch.json"]
+    assert not [name for name, content in kept.items() if b"mirror" in content or b"s3cret" in content]
+    assert packages_of(kept) == (LockedPackage("torch", "2.13.0", ("ab" * 32,)),)
 
 
 def environment_of_a_step(**arguments: str) -> dict[str, str]:
