@@ -14,6 +14,17 @@ from typing import Any
 _SCRATCH = ".onecat-partial-"
 
 
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Gives an OSError of the block the path that it is about where the system names none, as for a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:
     """Write `content`, text as UTF-8, to `path` so that a reader sees the old content or the new one, never a part.
 
@@ -23,7 +34,7 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> Non
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        with open(descriptor, "wb") as stream:  # noqa: PTH123 - a descriptor, not a path
+        with naming(path), open(descriptor, "wb") as stream:  # noqa: PTH123 - a descriptor, not a path
             stream.write(raw)
             stream.flush()
             os.fsync(stream.fileno())

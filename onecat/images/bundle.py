@@ -226,7 +226,10 @@ def _read_manifest(stream: IO[bytes], path: Path) -> Manifest:
         info = tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
         if info.name != MANIFEST or not info.isreg() or info.size > MANIFEST_LIMIT:
             raise ValueError("its first member is no manifest")
-        document = json.loads(stream.read(info.size))
+        text = stream.read(info.size)
+        if len(text) < info.size:
+            raise _damaged(path, [f"it is cut off in its manifest, after {_BLOCK + len(text)} bytes"], cut=True)
+        document = json.loads(text)
         if document["schema"] != SCHEMA:
             raise ValueError(f"its schema is {document['schema']}, this onecat reads {SCHEMA}")
         _check_facts(document)

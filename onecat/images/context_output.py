@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from onecat.errors import ExitCode, OnecatError
+from onecat.files import naming
 from onecat.images.context import Context, ContextFile
 from onecat.images.stored_file import StoredFile
 
@@ -81,7 +82,8 @@ def write_context(context: Context, directory: Path) -> tuple[str, ...]:
         if file not in different and path.stat().st_mode & 0o777 == file.mode:
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(file.content)
+        with naming(path):
+            path.write_bytes(file.content)
         path.chmod(file.mode)
         written.append(file.name)
     return tuple(written)

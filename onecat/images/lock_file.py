@@ -6,7 +6,9 @@ the reason, and the build that sees it first writes it.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -271,13 +273,23 @@ def _leaves(document: Mapping[str, Any], path: Key = ()) -> Iterator[tuple[Key, 
             raise ValueError(f"{'.'.join((*path, str(name)))} is no text: {value!r}")
 
 
-def write_lock_file(path: Path, lock: LockFile) -> bool:
-    """Write a lock file if that changes it. Returns whether it did."""
-    text = lock.text()
-    if path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text:
-        return False
-    write_atomically(path, text, 0o644)
-    return True
+def write_entry(path: Path, profile: str, entry: LockEntry) -> bool:
+    """Write a profile's entry into a lock file if that changes it. Returns whether it did.
+
+    Builds of other profiles that end at the same moment wait for each other: none loses its entry. Raises OnecatError
+    when the file that is there cannot be read.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        text = read_lock_file(path).with_entry(profile, entry).text()
+        if path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text:
+            return False
+        write_atomically(path, text, 0o644)
+        return True
+    finally:
+        os.close(folder)
 
 
 def drifted(path: Path, profile: str, found: tuple[Difference, ...], update: str) -> OnecatError:

@@ -26,7 +26,7 @@ from onecat.images.lock_file import (
     drifted,
     known_entry,
     read_lock_file,
-    write_lock_file,
+    write_entry,
 )
 from onecat.images.native import choose_interpreter
 from onecat.images.options import BuildOptions, LockedPackage
@@ -135,7 +135,7 @@ class LockSession:
             merged = entry.with_seen(new)
             for each in differences(merged, found):
                 report(f"lock: {each}")
-        written = write_lock_file(self.path, read_lock_file(self.path).with_entry(self.profile.name, merged))
+        written = write_entry(self.path, self.profile.name, merged)
         if written:
             for line in _groups(new):
                 report(f"lock: recorded {line}")

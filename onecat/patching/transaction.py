@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from onecat.errors import ExitCode, OnecatError
+from onecat.files import naming
 from onecat.patching.source import RECORD, STAGING, Directory, SourceFile
 
 FORWARD, BACK = "journal.json", "journal-back.json"
@@ -175,7 +176,7 @@ def _stage(staged: Path, file: SourceFile, target: Path) -> None:
 
 
 def _write_durably(path: Path, content: bytes) -> None:
-    with path.open("wb") as stream:
+    with naming(path), path.open("wb") as stream:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onecat.files import read_json, scratch_directory, write_atomically, write_json
+from onecat.files import naming, read_json, scratch_directory, write_atomically, write_json
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o600, 0o644])
@@ -26,6 +26,12 @@ def test_what_cannot_be_put_in_place_leaves_nothing_behind(tmp_path: Path) -> No
     with pytest.raises(IsADirectoryError):
         write_atomically(tmp_path / "taken", "text")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_a_full_disk_says_which_file_did_not_fit(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left") as raised, naming(tmp_path / "file"):
+        Path("/dev/full").write_bytes(b"x")
+    assert raised.value.filename == str(tmp_path / "file")
 
 
 def test_a_document_is_read_back_and_a_missing_one_is_none(tmp_path: Path) -> None:

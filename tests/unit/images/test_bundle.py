@@ -119,6 +119,13 @@ def test_a_file_that_is_cut_off_anywhere_is_told(bundle: Path, data: st.DataObje
     assert refused(short).code in (ExitCode.NO, ExitCode.USAGE)
 
 
+def test_a_file_that_ends_in_its_manifest_is_cut_off_and_not_something_else(bundle: Path) -> None:
+    bundle.write_bytes(bundle.read_bytes()[:600])
+    error = refused(bundle)
+    assert error.code is ExitCode.NO and error.details == ("it is cut off in its manifest, after 600 bytes",)
+    assert "copy it again" in error.next_steps[0]
+
+
 def test_a_cut_off_file_names_what_is_missing(bundle: Path) -> None:
     content = bundle.read_bytes()
     bundle.write_bytes(content[: content.index(b"x" * 100) + 300])

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from onecat.images.lock_file import (
     differences,
     known_entry,
     read_lock_file,
-    write_lock_file,
+    write_entry,
 )
 from onecat.images.lock_session import LockMode, LockSession, image_identity, packages_of
 from onecat.images.options import BuildOptions, LockedPackage
@@ -80,7 +81,10 @@ def test_what_has_been_seen_is_no_longer_unlocked() -> None:
 
 def test_it_reads_back_as_it_was_written_and_is_sorted(tmp_path: Path) -> None:
     lock = LockFile({name: known_entry(load_profile(name), {}) for name in ("v100x2-pcie", "cpu")})
-    assert write_lock_file(tmp_path / "onecat.lock", lock) and not write_lock_file(tmp_path / "onecat.lock", lock)
+    for name, entry in lock.entries.items():
+        assert write_entry(tmp_path / "onecat.lock", name, entry) and not write_entry(
+            tmp_path / "onecat.lock", name, entry
+        )
     assert read_lock_file(tmp_path / "onecat.lock") == lock
     text = (tmp_path / "onecat.lock").read_text()
     packages = list(yaml.safe_load(text)["profiles"]["cpu"]["packages"]["3.11"])
@@ -105,8 +109,15 @@ def test_any_entry_survives_the_file(values: dict[Any, str], unlocked: dict[Any,
 
     lock = LockFile({"cpu": LockEntry(values, unlocked)})
     with tempfile.TemporaryDirectory() as folder:
-        write_lock_file(Path(folder, "onecat.lock"), lock)
+        write_entry(Path(folder, "onecat.lock"), "cpu", lock.entries["cpu"])
         assert read_lock_file(Path(folder, "onecat.lock")) == lock
+
+
+def test_builds_that_end_at_the_same_moment_keep_each_others_entries(tmp_path: Path) -> None:
+    names = [f"profile-{number}" for number in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: write_entry(tmp_path / "onecat.lock", name, LockEntry({("onecat",): name})), names))
+    assert sorted(read_lock_file(tmp_path / "onecat.lock").entries) == sorted(names)
 
 
 def test_a_merge_that_was_left_unfinished_is_told(tmp_path: Path) -> None:
@@ -268,7 +279,7 @@ def test_the_locks_packages_go_into_an_image_whose_packages_pip_would_choose(tmp
     profile = load_profile("v100x2-pcie")
     lock = session(tmp_path, "record", profile=profile)
     entry = known_entry(profile, {}).with_seen({TORCH: f"2.13.0+cu126 sha256:{'ab' * 32} sha256:{'cd' * 32}"})
-    write_lock_file(lock.path, LockFile({profile.name: entry}))
+    write_entry(lock.path, profile.name, entry)
     assert lock.before(BuildOptions(), print).packages == (
         LockedPackage("torch", "2.13.0+cu126", ("ab" * 32, "cd" * 32)),
     )
