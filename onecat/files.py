@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 _SCRATCH = ".onecat-partial-"
+
+
+def stream_sha256(stream: BinaryIO) -> str:
+    """SHA-256 in hex of what is left of a stream, read in pieces."""
+    digest = hashlib.sha256()
+    while piece := stream.read(1 << 20):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 @contextlib.contextmanager

@@ -11,12 +11,14 @@ import re
 import sys
 import unicodedata
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.render.columns import STEERING
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 PROGRESS = "onecat.progress"
 """Name of the logger that carries progress lines."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onecat.cli import console, patch_making
-from onecat.cli.patch_options import JsonOption, SeriesOption, SourceOption, choose_series, print_lines
+from onecat.cli.console import JsonOption
+from onecat.cli.patch_options import SeriesOption, SourceOption, choose_series, print_lines
 
 if TYPE_CHECKING:
     from onecat.patching import Outcome, PatchState, Series

@@ -20,7 +20,6 @@ SourceOption = Annotated[
     Path | None,
     typer.Option("--source", help="The source archive, or a folder that has it [the store, then pip's indexes]."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def choose_series(series: str | None, profile: str | None = None, root: Path | None = None) -> Series:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onecat.cli import console
+from onecat.cli.console import JsonOption
 from onecat.cli.hosts import (
     ConnectTimeoutOption,
     HostsFileOption,
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from onecat.errors import OnecatError
     from onecat.planner import Detection
 
-JSON_HELP = "Print the result as JSON."
-
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(invoke_without_command=True, help="List, show, propose and validate hardware profiles.")
@@ -44,7 +43,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="profile")
 
 
-def list_all(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False) -> None:
+def list_all(as_json: JsonOption = False) -> None:
     from onecat.config import list_profiles, load_profile
     from onecat.render.columns import wrap
 
@@ -60,7 +59,7 @@ def list_all(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = 
 
 def show(
     name: Annotated[str, typer.Argument(help="Profile, by name or file.")],
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    as_json: JsonOption = False,
 ) -> None:
     from onecat.config import load_profile
     from onecat.render.profiles import profile_text
@@ -90,7 +89,7 @@ def detect(
     parallel: ParallelOption = 16,
     timeout: TimeoutOption = 10.0,
     connect_timeout: ConnectTimeoutOption = 10.0,
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    as_json: JsonOption = False,
 ) -> None:
     from onecat.cli.judging import all_profiles, saved_hosts
     from onecat.errors import OnecatError
@@ -141,7 +140,7 @@ def _unreachable(host: str, error: OnecatError) -> dict[str, Any]:
 
 def validate(
     names: Annotated[list[str] | None, typer.Argument(help="Profiles, by name or file; all that ship if none.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    as_json: JsonOption = False,
 ) -> None:
     from onecat.config import list_profiles, load_profile
     from onecat.engines import flag_schema

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onecat.errors import OnecatError
+from onecat.images.cpu_engine import COMPANION_SUMMARY, IMPORT_CHECK, companion_version
 from onecat.images.given_wheel import refusal_of_wheel, refuse_any_wheel, refuse_other_wheel
 from onecat.images.lock import EngineLock, lock_path, profile_lock, read_lock
 from onecat.images.metadata_wheel import metadata_wheel, metadata_wheel_name
-from onecat.images.native import COMPANION_SUMMARY, IMPORT_CHECK, companion_version
 from onecat.images.options import BuildOptions
 from onecat.images.origins import build_arguments, refusal_without_torch, stored_files
 from onecat.images.patched_wheel import patched_name
@@ -125,10 +125,9 @@ def render_context(
         context = replace(context, refusal=refusal_of_wheel(profile, options, given) or context.refusal)
     files: list[ContextFile] = []
     if recipe.wheels:
-        context, extra = _with_wheels(context, profile, hashes or {})
+        context, extra, companion = _with_wheels(context, profile, hashes or {})
         values |= extra
-        companion = metadata_wheel("vllm", extra["companion"]["version"], COMPANION_SUMMARY)
-        files.append(ContextFile(f"wheels/{metadata_wheel_name('vllm', extra['companion']['version'])}", companion))
+        files.append(companion)
     if recipe.patches:
         context, extra, patch_files = _patched_source(context, profile, options)
         values |= extra
@@ -145,7 +144,10 @@ def render_context(
     )
 
 
-def _with_wheels(context: Context, profile: Profile, hashes: Mapping[str, str]) -> tuple[Context, dict[str, Any]]:
+def _with_wheels(
+    context: Context, profile: Profile, hashes: Mapping[str, str]
+) -> tuple[Context, dict[str, Any], ContextFile]:
+    """The context with the engine's wheels, the templates' values for them, and the companion wheel."""
     lock = profile_lock(profile)
     python = str(profile.image.variables.get("python", ""))
     if python not in lock.pythons:
@@ -155,7 +157,8 @@ def _with_wheels(context: Context, profile: Profile, hashes: Mapping[str, str]) 
         )
     rows = [replace(row, sha256=row.sha256 or hashes.get(row.file)) for row in lock.for_python(python)]
     wheels = tuple(sorted(rows, key=lambda row: row.file))
-    companion = hashlib.sha256(metadata_wheel("vllm", companion_version(lock), COMPANION_SUMMARY)).hexdigest()
+    version = companion_version(lock)
+    companion = metadata_wheel("vllm", version, COMPANION_SUMMARY)
     engine = next(row for row in wheels if row.project == lock.engine)
     patched = None
     stored = [StoredFile(f"wheels/{row.file}", row.sha256, row.size) for row in wheels]
@@ -165,7 +168,7 @@ def _with_wheels(context: Context, profile: Profile, hashes: Mapping[str, str]) 
         stored = [file for file in stored if file.name != f"wheels/{engine.file}"]
         stored.append(StoredFile(f"wheels/{patched}", None, engine.size, made_of=engine.file))
         wheels = tuple(row for row in wheels if row.file != engine.file)
-    return replace(context, stored=(*context.stored, *stored), lock=lock, python=python), {
+    extra = {
         "python": python,
         "machine": lock.machine,
         "packaged_by": lock.packaged_by,
@@ -174,9 +177,11 @@ def _with_wheels(context: Context, profile: Profile, hashes: Mapping[str, str]) 
         "wheels": wheels,
         "patched_wheel": patched,
         "engine_wheel": engine,
-        "companion": {"version": companion_version(lock), "sha256": companion},
+        "companion": {"version": version, "sha256": hashlib.sha256(companion).hexdigest()},
         "import_check": IMPORT_CHECK,
     }
+    context = replace(context, stored=(*context.stored, *stored), lock=lock, python=python)
+    return context, extra, ContextFile(f"wheels/{metadata_wheel_name('vllm', version)}", companion)
 
 
 def _bases(profile: Profile, options: BuildOptions) -> tuple[str, ...]:

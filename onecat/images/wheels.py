@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onecat.errors import OnecatError
-from onecat.files import scratch_directory, write_atomically
+from onecat.files import scratch_directory, stream_sha256, write_atomically
 from onecat.images.disk import megabytes, out_of_space_told, run_logged
 from onecat.images.lock import EngineLock, LockedFile
 from onecat.images.pip import clean_environment, download_command, download_error, requirement_line
@@ -112,11 +111,8 @@ def wheel_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
 
 def file_sha256(path: Path) -> str:
     """SHA-256 of a file in hex, read in pieces."""
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while piece := stream.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
+        return stream_sha256(stream)
 
 
 def chunks(rows: Sequence[LockedFile], lock: EngineLock, limit: int = CHUNK_BYTES) -> list[list[LockedFile]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import shutil
 import tarfile
 import zlib
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from onecat.errors import ExitCode, OnecatError
-from onecat.files import scratch_directory
+from onecat.files import scratch_directory, stream_sha256
 from onecat.patching.series import Upstream
 from onecat.patching.source import SourceFile, check_path
 
@@ -160,11 +159,9 @@ def _unsafe(archive: Path, found: str, expected: str) -> OnecatError:
 def _verified(archive: Path, upstream: Upstream) -> Iterator[BinaryIO]:
     """The archive open at its beginning, after all of it was read and has the pinned hash."""
     with archive.open("rb") as stream:
-        digest = hashlib.sha256()
-        while piece := stream.read(1 << 20):
-            digest.update(piece)
-        if digest.hexdigest() != upstream.sha256:
-            raise wrong_hash(archive, upstream, digest.hexdigest())
+        sha256 = stream_sha256(stream)
+        if sha256 != upstream.sha256:
+            raise wrong_hash(archive, upstream, sha256)
         stream.seek(0)
         yield stream
 
