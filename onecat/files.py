@@ -34,8 +34,10 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:
+def write_atomically(path: Path, content: str | bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
     """Write `content`, text as UTF-8, to `path` so that a reader sees the old content or the new one, never a part.
+
+    owner: (uid, gid) the file shall belong to from the moment it is there; None leaves it ours.
 
     Raises OSError (a full disk, a missing permission); nothing is left behind then.
     """
@@ -47,6 +49,8 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> Non
             stream.write(raw)
             stream.flush()
             os.fsync(stream.fileno())
+        if owner is not None:
+            os.chown(temporary, *owner)
         temporary.chmod(mode)
         temporary.replace(path)
     except OSError:

@@ -257,14 +257,50 @@ class Model(Record):
     served_name: str | None = Field(None, description="Name clients use in requests; the directory name by default")
 
 
+class Tls(Record):
+    """The certificate nginx shows; both files lie on the host that nginx runs on."""
+
+    certificate: str = Field(pattern=r"^/[^,\x00]*$", description="PEM file with the certificate and its chain")
+    key: str = Field(pattern=r"^/[^,\x00]*$", description="PEM file with the private key, for root's eyes only")
+
+
+class Limits(Record):
+    """What one client may ask of the server; None: no limit."""
+
+    per: Literal["address", "key"] = Field("address", description="What tells clients apart: address or API key")
+    requests_per_second: float | None = Field(None, gt=0, description="Requests per second in the long run")
+    burst: int = Field(20, ge=0, description="Requests above the rate that are let through at once")
+    connections: int | None = Field(None, ge=1, description="Requests at the same time")
+
+
 class Proxy(Record):
     """What stands in front of the server."""
 
     kind: Literal["nginx", "none"] = "nginx"
-    listen: str = Field("127.0.0.1:8080", pattern=r"^[^:\s]+:\d{1,5}$", description="Address and port nginx answers on")
+    instance: Literal["auto", "host", "own", "container"] = Field(
+        "auto",
+        description="host: one file for the host's nginx; own: an nginx of this user; container: an nginx image; "
+        "auto: host where onecat may and it runs, else own where nginx is installed, else container",
+    )
+    image: str = Field("nginx:stable", description="Image of the nginx in a container; it must be on the host")
+    on: str | None = Field(None, description="Which of several hosts runs nginx; the first by default")
+    listen: str = Field(
+        "127.0.0.1:8080",
+        pattern=r"^([^:\s]+|\[[0-9A-Fa-f:]+\]):\d{1,5}$",
+        description="Address and port nginx answers on",
+    )
     server_name: str = "_"
     max_body_mib: int = Field(64, ge=1, description="Largest request body in MiB (images are sent inline)")
     read_timeout_seconds: int = Field(3600, ge=1, description="Longest silence between two parts of an answer")
+    retry_after_seconds: int = Field(15, ge=1, description="What Retry-After says while there is no server")
+    tls: Tls | None = None
+    keys_file: str | None = Field(
+        None, description="File with one client's `NAME KEY` per line; nginx lets in who sends one of the keys"
+    )
+    limits: Limits = Limits()
+    metrics_from: tuple[str, ...] = Field(
+        ("127.0.0.1", "::1"), description="Addresses and networks that may read /metrics"
+    )
 
 
 class Secret(Record):
@@ -302,6 +338,43 @@ class Restart(Record):
     stable_seconds: float = Field(600.0, ge=0, description="A run of this length clears the count of crashes")
 
 
+class Rollout(Record):
+    """How a new release takes the place of the old one."""
+
+    strategy: Literal["auto", "blue-green", "recreate"] = Field(
+        "auto", description="blue-green: both run for a while; recreate: the old one stops first; auto: what fits"
+    )
+    drain_seconds: int = Field(300, ge=0, description="How long running answers of the old release may take")
+    keep_releases: int = Field(5, ge=1, description="Releases that are kept, the current one among them")
+
+
+class Canary(Record):
+    """When a canary release takes over by itself, and when it is given up."""
+
+    promote_after_seconds: int = Field(3600, ge=1, description="Time it must hold before it takes over")
+    least_requests: int = Field(50, ge=1, description="Requests it must have answered by then")
+    max_error_rate: float = Field(0.01, ge=0, le=1, description="Share of answers with status 5xx")
+    max_p99_ratio: float = Field(1.5, gt=0, description="Its P99 latency divided by that of the stable release")
+
+
+class ContainerLimits(Record):
+    """What the server's container may use of the host."""
+
+    memory_gib: float | None = Field(None, gt=0, description="Most memory in GiB; None: all of it")
+    cpus: float | None = Field(None, gt=0, description="CPU cores it may use at once; None: all")
+    numa_node: int | None = Field(None, ge=0, description="NUMA node whose CPUs and memory it uses")
+    host_ipc: bool = Field(False, description="Share the host's IPC namespace in place of a /dev/shm of its own")
+
+
+class Ray(Record):
+    """One model across several hosts through Ray: the first host is the head."""
+
+    port: int = Field(6379, ge=1024, le=65535, description="Port of the cluster's head")
+    interface: str | None = Field(
+        None, pattern=r"^[A-Za-z0-9._-]{1,15}$", description="Network interface between the hosts, as eth0"
+    )
+
+
 class Deployment(Document):
     """onecat.yaml: one model served by one profile on some hosts."""
 
@@ -310,16 +383,26 @@ class Deployment(Document):
         min_length=1, description="Name of a profile that ships with onecat, or a file of one's own, as ./mine.yaml"
     )
     model: Model
-    hosts: tuple[str, ...] = Field(("local",), min_length=1)
+    hosts: tuple[str, ...] = Field(("local",), min_length=1, description="local, or hosts as ssh names them")
     runtime: RuntimeKind | None = Field(None, description="Overrides the profile's runtime")
+    service: Literal["docker", "systemd"] = Field(
+        "docker", description="Who keeps a container running: Docker's restart policy, or a systemd unit"
+    )
+    gpus: tuple[int | str, ...] | None = Field(
+        None, min_length=1, description="GPUs by index or UUID; by default the first ones that are free"
+    )
     host: str = Field(
         "127.0.0.1", pattern=r"^[A-Za-z0-9:][A-Za-z0-9.:_-]*$", description="Address the server listens on"
     )
-    port: int = Field(8000, ge=1, le=65535, description="Port the server listens on")
+    port: int = Field(8000, ge=1, le=65535, description="Port the server listens on; a second release takes the next")
     serve: dict[str, FlagValue] = Field(default_factory=dict, description="`vllm serve` flags without dashes")
     env: dict[str, str] = Field(default_factory=dict, description="Environment variables of the server")
+    container: ContainerLimits = ContainerLimits()
+    ray: Ray | None = None
     proxy: Proxy = Proxy()
     secrets: Secrets = Secrets()
     smoke: tuple[SmokePrompt, ...] = ()
     start: Start = Start()
     restart: Restart = Restart()
+    rollout: Rollout = Rollout()
+    canary: Canary = Canary()

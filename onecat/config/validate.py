@@ -17,13 +17,14 @@ Model = TypeVar("Model", bound=BaseModel)
 
 PATTERNS = {
     r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$": "1 to 40 lower-case letters, digits and inner hyphens, as `chat-7b`",
-    r"^[^:\s]+:\d{1,5}$": "an address and a port, as `127.0.0.1:8080`",
+    r"^([^:\s]+|\[[0-9A-Fa-f:]+\]):\d{1,5}$": "an address and a port, as `127.0.0.1:8080`",
     r"^[a-z][a-z0-9-]*$": "a flag name in lower case without leading dashes, as `max-model-len`",
     r"^[A-Za-z0-9:][A-Za-z0-9.:_-]*$": "an address or host name, as `127.0.0.1`",
     r"^[A-Z_][A-Z0-9_]*$": "a variable name in upper case, as `VLLM_CPU_KVCACHE_SPACE`",
     r"^\d+\.\d+\.\d+(\.post\d+)?$": "a full version, as `0.27.1`",
     r"^/dev/[A-Za-z0-9._/-]+$": "a device node, as `/dev/davinci_manager`",
     r"^/[^,\x00]*$": "an absolute path",
+    r"^[A-Za-z0-9._-]{1,15}$": "a network interface, as `eth0`",
     r"^\d+\.\d$": 'major and minor in quotes, as "7.0"',
 }
 """What the patterns of the models mean, for people."""

@@ -9,6 +9,7 @@ from onecat.hosts.asking import Desk
 from onecat.hosts.bridge import socket_bridge
 from onecat.hosts.fan_out import FanOut, Outcome, Task
 from onecat.hosts.local import LocalTransport
+from onecat.hosts.machine import FileStatus, LocalMachine, LockHeldError, Machine
 from onecat.hosts.reach import CONNECT_SECONDS, DEFAULT_PARALLEL, Reach
 from onecat.hosts.sudo import SudoPasswords, SudoRefusedError, SudoTransport
 from onecat.hosts.target import LOCAL, Target, parse_target
@@ -21,7 +22,11 @@ __all__ = [
     "Completed",
     "Desk",
     "FanOut",
+    "FileStatus",
+    "LocalMachine",
     "LocalTransport",
+    "LockHeldError",
+    "Machine",
     "Outcome",
     "Reach",
     "SudoPasswords",
