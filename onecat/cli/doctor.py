@@ -179,10 +179,10 @@ def _model_path(model: str | None, targets: Sequence[Target]) -> dict[str, str]:
 
 
 def _own_ports() -> tuple[int, ...]:
+    from onecat.cli.machines import local_machine
     from onecat.deploy import own_ports
-    from onecat.paths import home
 
-    return own_ports(home())
+    return own_ports(local_machine())
 
 
 def _deployment(file: Path) -> Deployment:

@@ -19,11 +19,11 @@ def down(
     config: Annotated[Path | None, typer.Option("--config", "-c", help="onecat.yaml that names it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.down/1).")] = False,
 ) -> None:
+    from onecat.cli.machines import local_machine
     from onecat.cli.status import chosen_name
     from onecat.deploy import down, find_deployment
-    from onecat.paths import home
 
-    store = find_deployment(home(), chosen_name(name, config))
+    store = find_deployment(local_machine(), chosen_name(name, config))
     stopped = down(store, console.progress)
     if as_json:
         console.print_json({"schema": "onecat.down/1", "deployment": store.name, "changed": stopped})

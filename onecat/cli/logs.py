@@ -28,11 +28,11 @@ def logs(
 ) -> None:
     import json
 
+    from onecat.cli.machines import local_machine
     from onecat.cli.status import chosen_name
     from onecat.deploy import find_deployment, follow_log, last_lines
-    from onecat.paths import home
 
-    store = find_deployment(home(), chosen_name(name, config))
+    store = find_deployment(local_machine(), chosen_name(name, config))
     if not follow:
         found = list(last_lines(store, lines, release))
         if as_json:

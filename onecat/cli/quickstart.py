@@ -48,6 +48,7 @@ def quickstart(
     from onecat.checkpoints import inspect, write_tiny_checkpoint
     from onecat.cli.build import build_for
     from onecat.cli.judging import settings_of
+    from onecat.cli.machines import local_machine
     from onecat.cli.up import bring_up, prepare
     from onecat.config import load_deployment, load_profile
     from onecat.deploy import own_ports
@@ -64,7 +65,7 @@ def quickstart(
     _step("doctor")
     facts = collect_local()
     configuration = _configuration(directory, facts)
-    settings = Settings(runtime=runtime, own_ports=own_ports(home()))
+    settings = Settings(runtime=runtime, own_ports=own_ports(local_machine()))
     _examine(facts, profile, settings_of(load_deployment(configuration), settings))
     _step("checkpoint")
     model = directory / "tiny"

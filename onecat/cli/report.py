@@ -127,11 +127,11 @@ def _plan(deployment: Deployment, facts: Facts) -> str:
 
 def _log(deployment: Deployment | None) -> list[str] | None:
     """The last lines of the deployment's server, or of the only one there is; None when nothing was deployed."""
+    from onecat.cli.machines import local_machine
     from onecat.deploy import find_deployment, last_lines
-    from onecat.paths import home
 
     try:
-        return last_lines(find_deployment(home(), deployment.name if deployment else None), LOG_LINES)
+        return last_lines(find_deployment(local_machine(), deployment.name if deployment else None), LOG_LINES)
     except OnecatError as error:
         console.progress(f"no server log: {error.found}")
         return None

@@ -24,12 +24,13 @@ def status(
     config: Annotated[Path | None, typer.Option("--config", "-c", help="onecat.yaml that names it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.status/1).")] = False,
 ) -> None:
+    from onecat.cli.machines import local_machine
     from onecat.deploy import deployments, find_deployment, status, status_document, unhealthy_exit
-    from onecat.paths import home
 
     wanted = chosen_name(name, config)
-    everything = deployments(home())
-    stores = (find_deployment(home(), wanted),) if wanted or not everything else everything
+    machine = local_machine()
+    everything = deployments(machine)
+    stores = (find_deployment(machine, wanted),) if wanted or not everything else everything
     statuses = [status(store) for store in stores]
     if as_json:
         console.print_json(status_document(statuses))
@@ -63,7 +64,7 @@ def text(found: DeploymentStatus) -> str:
         ("model", found.model),
         ("endpoint", found.endpoint and f"{found.endpoint}/v1"),
         ("server", found.server),
-        ("nginx", found.proxy_pid and f"pid {found.proxy_pid}"),
+        ("nginx", found.proxy),
         ("uptime", None if found.uptime_seconds is None else duration(found.uptime_seconds)),
         ("restarts", found.restarts or None),
         ("last exit", found.last_exit),

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onecat.cli import console
+from onecat.errors import OnecatError
 
 if TYPE_CHECKING:
-    from onecat.config.schema import Deployment, Profile
-    from onecat.deploy import Release
-    from onecat.images import NativeRuntime
-    from onecat.planner import Plan
+    from onecat.deploy import Release, UpRequest
 
 CONFIG_HELP = "onecat.yaml, or the directory it lies in."
 
@@ -34,45 +31,34 @@ def up(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.up/1).")] = False,
 ) -> None:
     from onecat import deploy
+    from onecat.cli.machines import local_machine
     from onecat.cli.plan import flag_settings
-    from onecat.deploy import up_document
-    from onecat.paths import home
 
     prepared = prepare(
         config_file(config), {} if runtime is None else {"runtime": runtime}, flag_settings(settings or [])
     )
     if dry_run:
-        show_dry_run(deploy.dry_run(prepared.deployment, prepared.plan, prepared.launcher), as_json)
+        show_dry_run(deploy.dry_run(prepared), as_json)
         return
-    before = deploy.current_release(home(), prepared.deployment.name)
+    before = deploy.DeploymentStore(local_machine(), prepared.deployment.name).current()
     release = bring_up(prepared)
     changed = before is None or before.number != release.number
     if as_json:
-        console.print_json(up_document(release, changed))
+        console.print_json(deploy.up_document(release, changed))
         return
     print(f"{release.deployment} release {release.number} serves {release.model} at {release.endpoint}/v1")
     print(f"  files:   {release.directory}")
-    unit = release.directory / "systemd" / f"onecat-{release.deployment}.service"
+    unit = Path(release.directory, "systemd", f"onecat-{release.deployment}.service")
     if unit.exists():
         print(f"  systemd: to let systemd run it instead: onecat down, then sudo cp {unit} /etc/systemd/system/")
         print(f"           and sudo systemctl enable --now {unit.name}")
     print("  next:    onecat status; onecat logs -f; onecat down")
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """Everything `deploy` needs; nothing has been changed yet."""
-
-    deployment: Deployment
-    profile: Profile
-    plan: Plan
-    launcher: NativeRuntime | None
-
-
 def prepare(
     config: Path, overrides: Mapping[str, Any], settings: Mapping[str, bool | int | float | str] | None = None
-) -> Prepared:
-    """Read configuration and facts and make the plan.
+) -> UpRequest:
+    """Read configuration and facts and make the plan; nothing has been changed yet.
 
     Parameters:
         overrides: values of onecat.yaml by dotted path; settings: `vllm serve` flags. Both from the command line.
@@ -80,7 +66,9 @@ def prepare(
     Raises OnecatError for what is wrong with the configuration or the model.
     """
     from onecat.checkpoints import inspect
+    from onecat.cli.machines import local_machine
     from onecat.config import load_deployment, load_profile
+    from onecat.deploy import UpRequest
     from onecat.deploy.preflight import check_model
     from onecat.images import find_runtime
     from onecat.paths import home
@@ -90,20 +78,27 @@ def prepare(
     deployment = load_deployment(config, overrides)
     profile = load_profile(deployment.profile)
     model = Path(deployment.model.path)
-    check_model(model)
-    plan = make_plan(deployment, profile, inspect(model), collect_local(), settings)
+    check_model(local_machine(), str(model))
+    facts = collect_local()
+    plan = make_plan(deployment, profile, inspect(model), facts, settings)
+    if deployment.hosts != ("local",):
+        raise OnecatError(
+            f"hosts: {', '.join(deployment.hosts)}",
+            expected="hosts: [local]; this version deploys on this machine only",
+            next_steps=["set hosts: [local] in onecat.yaml and run onecat on that host"],
+        )
     launcher = find_runtime(profile, home()) if plan.runtime == "native" else None
-    return Prepared(deployment, profile, plan, launcher)
+    return UpRequest(deployment, profile, plan, launcher, facts)
 
 
-def bring_up(prepared: Prepared) -> Release:
+def bring_up(request: UpRequest) -> Release:
     """Start what was prepared and wait until it answers well. Being told to end, or losing the terminal,
     counts as Ctrl-C: it is undone."""
     from onecat import deploy
-    from onecat.paths import home
+    from onecat.cli.machines import local_machine
 
     console.end_like_ctrl_c()
-    return deploy.up(prepared.deployment, prepared.profile, prepared.plan, prepared.launcher, home(), console.progress)
+    return deploy.up(request, local_machine(), console.progress)
 
 
 def config_file(path: Path) -> Path:

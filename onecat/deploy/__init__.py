@@ -20,22 +20,24 @@ if TYPE_CHECKING:
         up_document,
     )
     from onecat.deploy.ports import own_ports
-    from onecat.deploy.releases import Release, current_release, deployments, find_deployment
-    from onecat.deploy.rollout import Launcher, dry_run, up
+    from onecat.deploy.releases import Release
+    from onecat.deploy.request import UpRequest
+    from onecat.deploy.rollout import dry_run, up
     from onecat.deploy.smoke import SmokeFailure, ask
+    from onecat.deploy.store import DeploymentStore, deployments, find_deployment
 
 # The supervisor runs from this package and must stay small, so what others may use is imported when it is used.
 _DOORWAY = {
     "DeploymentStatus": "operations",
-    "Launcher": "rollout",
     "Release": "releases",
     "SmokeFailure": "smoke",
     "ask": "smoke",
-    "current_release": "releases",
-    "deployments": "releases",
+    "UpRequest": "request",
+    "deployments": "store",
+    "DeploymentStore": "store",
     "down": "operations",
     "dry_run": "rollout",
-    "find_deployment": "releases",
+    "find_deployment": "store",
     "follow_log": "operations",
     "last_lines": "operations",
     "own_ports": "ports",
@@ -47,11 +49,11 @@ _DOORWAY = {
 }
 __all__ = [
     "DeploymentStatus",
-    "Launcher",
+    "DeploymentStore",
     "Release",
     "SmokeFailure",
+    "UpRequest",
     "ask",
-    "current_release",
     "deployments",
     "down",
     "dry_run",

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onecat.deploy.container import HOME_LABEL, SPEC_FILE, connect, translated
-from onecat.files import read_json
+from onecat.deploy.store import read_json
 
 if TYPE_CHECKING:
     from onecat.deploy.releases import Release
+    from onecat.hosts import Machine
 
 CACHE_DIRECTORY = "/var/cache/onecat"
 """Where our images keep caches; they say so by variables such as TRITON_CACHE_DIR that name directories below it."""
@@ -51,12 +51,14 @@ def cache_volume(docker_host: str | None, image: str, deployment: str, home: str
     return volume_name(found.id, deployment, home), volume_labels(found.id, deployment, home)
 
 
-def remove_unused(releases: Iterable[Release], deployment: str, home: str, docker_host: str | None) -> tuple[str, ...]:
+def remove_unused(
+    machine: Machine, releases: Iterable[Release], deployment: str, home: str, docker_host: str | None
+) -> tuple[str, ...]:
     """Remove the deployment's cache volumes that no kept release names. Returns their names.
 
     Raises OnecatError when the engine refuses.
     """
-    needed = {name for release in releases for name in _named_by(release.directory)}
+    needed = {name for release in releases for name in _named_by(machine, release)}
     with translated(docker_host, None):
         client = connect(docker_host)
         filters = {"label": [f"{HOME_LABEL}={home}", f"{DEPLOYMENT_LABEL}={deployment}", IMAGE_LABEL]}
@@ -71,7 +73,7 @@ def is_unused(name: str, attributes: Mapping[str, Any], needed: Iterable[str]) -
     return name.startswith(PREFIX) and IMAGE_LABEL in (attributes.get("Labels") or {}) and name not in set(needed)
 
 
-def _named_by(directory: Path) -> list[str]:
-    document = read_json(directory / SPEC_FILE)
+def _named_by(machine: Machine, release: Release) -> list[str]:
+    document = read_json(machine, f"{release.directory}/{SPEC_FILE}")
     volume = document.get("cache_volume") if isinstance(document, dict) else None
     return [volume] if isinstance(volume, str) else []

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onecat.deploy.server import Activity, ServerState
+from onecat.deploy.store import deployments_directory, read_json, write_json
 from onecat.errors import ExitCode, OnecatError
-from onecat.files import read_json, write_atomically, write_json
 from onecat.images.docker_engine import client_arguments, engine_address, require_recent, unreachable
+
+if TYPE_CHECKING:
+    from onecat.hosts import Machine
 
 SERVER_PORT = 8000
 SECRET_MOUNT = "/run/secrets/api_key"
@@ -179,15 +180,16 @@ def container_user(operator: tuple[int, int], model_owner: tuple[int, int]) -> t
 class ContainerServer:
     """The server of the release in `directory`; implements `onecat.deploy.server.Server`."""
 
-    def __init__(self, directory: Path, docker_host: str | None) -> None:
+    def __init__(self, machine: Machine, directory: str, docker_host: str | None) -> None:
+        self._machine = machine
         self._directory = directory
-        self._docker_host = docker_host
+        self._docker_host = machine.docker_host(docker_host)
         self._connection: Any = None
 
     @classmethod
-    def prepare(cls, directory: Path, spec: ContainerSpec, docker_host: str | None) -> ContainerServer:
-        write_json(directory / SPEC_FILE, asdict(spec))
-        return cls(directory, docker_host)
+    def prepare(cls, machine: Machine, directory: str, spec: ContainerSpec, docker_host: str | None) -> ContainerServer:
+        write_json(machine, f"{directory}/{SPEC_FILE}", asdict(spec))
+        return cls(machine, directory, docker_host)
 
     def start(self) -> None:
         spec = self._spec()
@@ -215,7 +217,7 @@ class ContainerServer:
                 return
             container.stop(timeout=STOP_SECONDS)
             lines = container.logs(timestamps=True, tail=_SAVED_LINES).decode("utf-8", "replace")
-            write_atomically(self._directory / SAVED_LOG, lines)
+            self._machine.write(f"{self._directory}/{SAVED_LOG}", lines.encode())
             container.remove(force=True)
 
     def state(self) -> ServerState:
@@ -235,8 +237,8 @@ class ContainerServer:
             if container is not None:
                 text = container.logs(timestamps=True, tail=count).decode("utf-8", "replace")
                 return [line for part in text.splitlines() for line in part.split("\r")]
-        saved = self._directory / SAVED_LOG
-        return saved.read_text(encoding="utf-8").splitlines()[-count:] if saved.exists() else []
+        saved = self._machine.read(f"{self._directory}/{SAVED_LOG}") or b""
+        return saved.decode("utf-8", "replace").splitlines()[-count:]
 
     def follow(self, count: int) -> Iterator[str]:
         with translated(self._docker_host, self._spec()):
@@ -252,9 +254,10 @@ class ContainerServer:
                 yield rest.decode("utf-8", "replace")
 
     def _spec(self) -> ContainerSpec:
-        document = read_json(self._directory / SPEC_FILE)
+        path = f"{self._directory}/{SPEC_FILE}"
+        document = read_json(self._machine, path)
         if document is None:
-            raise OnecatError(f"{self._directory / SPEC_FILE} is missing", code=ExitCode.NEEDS_PERSON)
+            raise OnecatError(f"{path} is missing on {self._machine.name}", code=ExitCode.NEEDS_PERSON)
         lists = {name: tuple(document.get(name, ())) for name in ("command", "devices", "groups")}
         mounts = tuple((source, target) for source, target in document.get("mounts", ()))
         return ContainerSpec(**{**document, **lists, "mounts": mounts})
@@ -340,16 +343,15 @@ def has_selinux(options: Iterable[str]) -> bool:
     return any(part == "name=selinux" for option in options for part in option.split(","))
 
 
-def image_present(docker_host: str | None, image: str) -> bool:
-    """Whether the daemon has the image. Raises OnecatError when the daemon cannot be asked."""
+def image_id(docker_host: str | None, image: str) -> str | None:
+    """What the image's name means to the daemon now; None when it has no such image. Raises OnecatError."""
     from docker.errors import ImageNotFound
 
     with translated(docker_host, None):
         try:
-            connect(docker_host).images.get(image)
+            return str(connect(docker_host).images.get(image).id)
         except ImageNotFound:
-            return False
-    return True
+            return None
 
 
 @contextlib.contextmanager
@@ -408,9 +410,10 @@ def name_taken(name: str, identifier: str, status: str) -> OnecatError:
     )
 
 
-def home_identity(deployments: Path) -> str:
-    """Which user's ONECAT_HOME a container belongs to: a hash of the absolute path and the user id, 12 hex digits."""
-    return hashlib.sha256(f"{os.getuid()}:{deployments.resolve()}".encode()).hexdigest()[:12]
+def home_identity(machine: Machine) -> str:
+    """Which user's onecat on that host a container belongs to: a hash of directory and user id, 12 hex digits."""
+    place = deployments_directory(machine)
+    return hashlib.sha256(f"{machine.user_id}:{place}".encode()).hexdigest()[:12]
 
 
 def labels(deployment: str, number: int, profile: str, fingerprint: str, home: str) -> dict[str, str]:

@@ -45,14 +45,14 @@ def launch_document(
 class NativeServer:
     """The server of the release in `directory`; implements `onecat.deploy.server.Server`."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._log = directory / supervisor.LOG_FILE
+    def __init__(self, directory: str) -> None:
+        self._directory = Path(directory)
+        self._log = self._directory / supervisor.LOG_FILE
 
     @classmethod
-    def prepare(cls, directory: Path, launch: Mapping[str, Any]) -> NativeServer:
+    def prepare(cls, directory: str, launch: Mapping[str, Any]) -> NativeServer:
         """Write what the supervisor reads."""
-        write_json(directory / supervisor.LAUNCH_FILE, dict(launch))
+        write_json(Path(directory) / supervisor.LAUNCH_FILE, dict(launch))
         return cls(directory)
 
     def start(self) -> None:

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from onecat.deploy.ports import proxy_pid
-from onecat.deploy.proxy import OwnNginx, find_nginx
+from onecat.deploy.failures import told_lines
+from onecat.deploy.proxies import proxy_of
 from onecat.deploy.readiness import healthy
-from onecat.deploy.releases import DeploymentStore, Release
-from onecat.deploy.rollout import told_lines
+from onecat.deploy.releases import Release
 from onecat.deploy.server import ServerState
 from onecat.deploy.servers import server_of
+from onecat.deploy.store import DeploymentStore
 from onecat.deploy.supervisor import timestamp
+from onecat.deploy.traffic import Traffic
 from onecat.errors import ExitCode, OnecatError
 from onecat.observe import diagnose
 
@@ -46,7 +47,7 @@ class DeploymentStatus:
     model: str | None = None
     endpoint: str | None = None
     server: str | None = None
-    proxy_pid: int | None = None
+    proxy: str | None = None
     uptime_seconds: float | None = None
     restarts: int = 0
     crashes_in_a_row: int = 0
@@ -61,11 +62,12 @@ def status(store: DeploymentStore) -> DeploymentStatus:
     latest = store.latest()
     if current is None:
         return _without_current(store, latest)
-    server = server_of(current)
+    machine = store.machine
+    server = server_of(machine, current)
     seen = server.state()
-    health = healthy(current.server_url) if seen.condition == "running" else False
-    nginx_pid = proxy_pid(store) if current.proxied else None
-    proxy_works = not current.proxied or (nginx_pid is not None and (not health or healthy(current.endpoint)))
+    health = healthy(machine.reach(current.server_url)) if seen.condition == "running" else False
+    proxy = None if current.proxy_kind is None else proxy_of(store, current.proxy_kind)
+    proxy_works = proxy is None or (proxy.running() and (not health or healthy(machine.reach(current.endpoint))))
     state = _state(seen, health, proxy_works)
     return DeploymentStatus(
         name=store.name,
@@ -78,7 +80,7 @@ def status(store: DeploymentStore) -> DeploymentStatus:
         model=current.model,
         endpoint=current.endpoint,
         server=current.server_url,
-        proxy_pid=nginx_pid,
+        proxy=current.proxy_kind,
         uptime_seconds=_uptime(seen),
         restarts=seen.restarts,
         crashes_in_a_row=seen.crashes_in_a_row,
@@ -100,7 +102,7 @@ def _without_current(store: DeploymentStore, latest: Release | None) -> Deployme
         "container": latest.container,
     }
     if latest.outcome == "starting":
-        seen = server_of(latest).state()
+        seen = server_of(store.machine, latest).state()
         return DeploymentStatus(
             state="starting",
             pid=seen.pid,
@@ -179,27 +181,27 @@ def _shown(store: DeploymentStore, number: int | None) -> Release:
 
 def last_lines(store: DeploymentStore, count: int, number: int | None = None) -> list[str]:
     """The last lines of a release's log: of release `number`, else the current one, else the newest."""
-    return server_of(_shown(store, number)).last_lines(count)
+    return server_of(store.machine, _shown(store, number)).last_lines(count)
 
 
 def follow_log(store: DeploymentStore, count: int, number: int | None = None) -> Iterator[str]:
     """The last lines of that log, then new ones as they come; ends when the server is gone for good."""
-    return server_of(_shown(store, number)).follow(count)
+    return server_of(store.machine, _shown(store, number)).follow(count)
 
 
 def down(store: DeploymentStore, report: Callable[[str], None] = lambda text: None) -> bool:
     """Stop the deployment: nginx, the server and everything it has started. False when nothing ran."""
     with store.lock("onecat down"):
         stopped = False
-        proxy = OwnNginx(store.proxy_directory, find_nginx() or "nginx")
-        if proxy.pid() is not None:
-            report("stopping nginx")
-            proxy.stop()
-            stopped = True
-        for release in store.releases():
-            if release.outcome not in ("serving", "starting"):
-                continue
-            server = server_of(release)
+        live = [release for release in store.releases() if release.live]
+        for kind in {release.proxy_kind for release in live if release.proxy_kind is not None}:
+            proxy = proxy_of(store, kind)
+            if proxy.running():
+                report("stopping nginx" if kind == "own" else "taking the site away from nginx")
+                stopped = True
+            Traffic(proxy, store.machine, store.directory).stop()
+        for release in live:
+            server = server_of(store.machine, release)
             if server.state().condition not in ("absent", "stopped", "keeps-crashing", "exited"):
                 report(f"stopping release {release.number}")
                 stopped = True

@@ -5,16 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import shlex
-import shutil
 import socket
 import stat
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onecat.config.schema import Deployment
 from onecat.deploy.server import Secret
+from onecat.deploy.store import deployments_directory
 from onecat.errors import ExitCode, OnecatError
 from onecat.planner.records import ContainerPlan, Plan
+
+if TYPE_CHECKING:
+    from onecat.hosts import FileStatus, Machine
 
 # Logs of one release (onecat.deploy.native: 4 pieces of 16 MiB) and some room for state.
 LEAST_FREE_BYTES = 96 * 1024 * 1024
@@ -32,11 +36,11 @@ def check_plan(plan: Plan) -> None:
         )
 
 
-def check_model(directory: Path) -> None:
+def check_model(machine: Machine, directory: str) -> None:
     """Raises OnecatError when the model directory is missing or a file in it is unfit."""
     from onecat.checkpoints import inspect
 
-    problems = inspect(directory).problems
+    problems = inspect(Path(directory)).problems
     if problems:
         first = problems[0]
         raise OnecatError(
@@ -48,10 +52,10 @@ def check_model(directory: Path) -> None:
         )
 
 
-def check_accelerator_files(profile: str, container: ContainerPlan) -> None:
+def check_accelerator_files(machine: Machine, profile: str, container: ContainerPlan) -> None:
     """Raises OnecatError when device nodes or files that the container gets are missing, or root's alone."""
     paths = [*container.devices, *(each.source for each in container.mounts)]
-    missing = [path for path in paths if not Path(path).exists()]
+    missing = [path for path in paths if machine.status(path) is None]
     if missing:
         raise OnecatError(
             f"the accelerator's driver is not all here: {missing[0]} does not exist",
@@ -60,7 +64,7 @@ def check_accelerator_files(profile: str, container: ContainerPlan) -> None:
             next_steps=[f"onecat doctor --profile {profile}"],
             code=ExitCode.ROLLED_BACK,
         )
-    closed = [path for path in container.devices if not _is_open(Path(path).stat())]
+    closed = [path for path in container.devices if (node := machine.status(path)) and not _is_open(node)]
     if closed:
         raise OnecatError(
             f"only root may use {closed[0]}, and the server does not run as root",
@@ -71,15 +75,16 @@ def check_accelerator_files(profile: str, container: ContainerPlan) -> None:
         )
 
 
-def groups_of(devices: Sequence[str]) -> tuple[int, ...]:
+def groups_of(machine: Machine, devices: Sequence[str]) -> tuple[int, ...]:
     """The groups that may use these device nodes, never root's."""
-    return tuple(sorted({Path(path).stat().st_gid for path in devices} - {0}))
+    nodes = (machine.status(path) for path in devices)
+    return tuple(sorted({node.gid for node in nodes if node is not None} - {0}))
 
 
-def _is_open(node: os.stat_result) -> bool:
+def _is_open(node: FileStatus) -> bool:
     """Whether others than root may read and write a device node."""
     group, others = stat.S_IRGRP | stat.S_IWGRP, stat.S_IROTH | stat.S_IWOTH
-    return node.st_mode & others == others or (node.st_gid != 0 and node.st_mode & group == group)
+    return node.mode & others == others or (node.gid != 0 and node.mode & group == group)
 
 
 def check_runtime(profile: str, launcher: object | None, argv: Sequence[str]) -> None:
@@ -95,8 +100,9 @@ def check_runtime(profile: str, launcher: object | None, argv: Sequence[str]) ->
     raise OnecatError(found, where=where, next_steps=[step], code=ExitCode.ROLLED_BACK)
 
 
-def check_readable_in_container(directory: Path, user: tuple[int, int]) -> None:
+def check_readable_in_container(machine: Machine, place: str, user: tuple[int, int]) -> None:
     """Raises OnecatError when the container, which sees this directory only, could not read a file of the model."""
+    directory = Path(place)
     for path in sorted(directory.iterdir()):
         if path.is_symlink() and _leaves(path, directory):
             raise OnecatError(
@@ -141,7 +147,7 @@ def check_docker_host(address: str) -> None:
         )
 
 
-def check_port(host: str, port: int, key: str) -> None:
+def check_port(machine: Machine, host: str, port: int, key: str) -> None:
     """Raises OnecatError when host:port cannot be listened on. key: the setting to change, as in onecat.yaml."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -167,24 +173,27 @@ def _port_error(error: OSError, host: str, port: int, key: str) -> OnecatError:
     )
 
 
-def check_disk(directory: Path) -> None:
-    """Raises OnecatError when there is no room for a release and its logs."""
-    existing = directory
-    while not existing.exists():
-        existing = existing.parent
-    free = shutil.disk_usage(existing).free
+def check_disk(machine: Machine) -> None:
+    """Raises OnecatError when there is no room on the host for a release and its logs."""
+    directory = machine.data_directory
+    free = machine.free_bytes(directory)
     if free < LEAST_FREE_BYTES:
         raise OnecatError(
             f"the disk is full: {free // 2**20} MiB are free",
             expected=f"{LEAST_FREE_BYTES // 2**20} MiB for the release and its logs",
-            where=str(existing),
+            where=directory if machine.is_local else f"{directory} on {machine.name}",
             next_steps=["free some space", "or set ONECAT_HOME to a directory on a larger disk"],
             code=ExitCode.ROLLED_BACK,
         )
-    if not os.access(existing, os.W_OK):
+    try:
+        machine.make_directory(deployments_directory(machine))
+        writable = machine.run(["test", "-w", deployments_directory(machine)]).exit_code == 0
+    except PermissionError:
+        writable = False
+    if not writable:
         raise OnecatError(
             "onecat may not write to its own directory",
-            where=str(existing),
+            where=directory if machine.is_local else f"{directory} on {machine.name}",
             next_steps=["check its owner and mode, or set ONECAT_HOME to a directory of yours"],
             code=ExitCode.USAGE,
         )

@@ -3,536 +3,340 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
-import shutil
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol
+from dataclasses import asdict, replace
+from typing import Any
 
-from onecat.config.schema import Deployment, Profile
-from onecat.deploy import preflight, units
-from onecat.deploy.cache_volume import CACHE_DIRECTORY, cache_volume, remove_unused
-from onecat.deploy.container import (
-    ContainerServer,
-    ContainerSpec,
-    confines_by_selinux,
-    container_user,
-    home_identity,
-    image_present,
-    labels,
-    missing_image,
-)
-from onecat.deploy.native import STOP_SECONDS, NativeServer, launch_document
-from onecat.deploy.proxy import OwnNginx, Site, find_nginx, site_of, write_files
+from onecat.deploy import preflight
+from onecat.deploy.cache_volume import remove_unused
+from onecat.deploy.container import home_identity, image_id, missing_image
+from onecat.deploy.failures import failure_of
+from onecat.deploy.fingerprint import fingerprint
+from onecat.deploy.ports import free_port, ports_of
+from onecat.deploy.proxies import proxy_of
+from onecat.deploy.proxies.choosing import choose_proxy
 from onecat.deploy.readiness import NotReady, healthy, wait_until_ready
-from onecat.deploy.releases import DeploymentStore, Release, reachable
-from onecat.deploy.server import RUNNING, Secret, Server
+from onecat.deploy.releases import Release
+from onecat.deploy.rendering import container_owner, member_of, render, site_of_release
+from onecat.deploy.request import Report, Run, UpRequest
+from onecat.deploy.requests_in_flight import requests_in_flight
+from onecat.deploy.room import room_for
+from onecat.deploy.server import RUNNING, Server
 from onecat.deploy.servers import server_of
+from onecat.deploy.site import site_of
 from onecat.deploy.smoke import SmokeFailure, run_smoke_test
-from onecat.deploy.supervisor import timestamp
+from onecat.deploy.store import DeploymentStore
+from onecat.deploy.strategy import Strategy, choose
+from onecat.deploy.traffic import Traffic, drain
 from onecat.errors import ExitCode, OnecatError
-from onecat.files import write_atomically, write_json
+from onecat.hosts import Machine
 from onecat.images.docker_engine import engine_address
-from onecat.observe import diagnose
-from onecat.observe.diagnosis import plain
-from onecat.paths import Home
-from onecat.planner.records import Plan, to_json
-
-DIAGNOSED_LINES = 2000
-# Outcomes of a release that may still run.
-LIVE = ("starting", "serving")
-_PROXY_SECONDS = 10.0
+from onecat.planner.records import to_json, with_port
 
 
-class Launcher(Protocol):
-    """Knows how the engine of a native runtime is called (`onecat.images.NativeRuntime`)."""
+def up(request: UpRequest, machine: Machine, report: Report = lambda text: None) -> Release:
+    """Make the planned server run on a host, answer well, and be reachable; returns its release.
 
-    def serve_argv(self, server_args: Sequence[str]) -> list[str]:
-        """The whole command line for the words after `vllm serve`."""
-
-
-@dataclass(frozen=True)
-class _Rollout:
-    """What one `up` works with."""
-
-    deployment: Deployment
-    profile: Profile
-    plan: Plan
-    argv: tuple[str, ...]
-    site: Site | None
-    nginx: str | None
-    secret: Secret | None
-    docker_host: str | None
-    fingerprint: str
-    store: DeploymentStore
-    report: Callable[[str], None]
-
-    @property
-    def proxied(self) -> bool:
-        return self.site is not None and self.nginx is not None
-
-    @property
-    def endpoint(self) -> str:
-        if self.proxied and self.site is not None:
-            return self.site.endpoint
-        return f"http://{reachable(self.plan.host)}:{self.plan.port}"
-
-
-def up(
-    deployment: Deployment,
-    profile: Profile,
-    plan: Plan,
-    launcher: Launcher | None,
-    home: Home,
-    report: Callable[[str], None] = lambda text: None,
-    docker_host: str | None = None,
-) -> Release:
-    """Make the planned server run, answer well, and be reachable; returns its release.
-
-    Where the same plan already runs and is healthy nothing is changed. A running release with another plan is stopped
-    for the new one and started again when the new one fails.
+    Where the same plan already runs and is healthy nothing is changed. A running release with another plan serves
+    until the new one has answered (blue-green), or is stopped for it and started again when the new one fails
+    (recreate); see `onecat.deploy.strategy`.
 
     Parameters:
-        launcher: the native runtime; None for a container.
         report: receives one line for each step, for a person.
-        docker_host: address of the Docker daemon; None for the environment's.
 
     Raises OnecatError: before anything is changed for what can be known beforehand; with code ROLLED_BACK and the
     cause from the log when the start failed and the state before is restored; NEEDS_PERSON when it could not be.
     KeyboardInterrupt passes through after what was started has been stopped.
     """
-    rollout = _rollout(deployment, profile, plan, launcher, home, report, docker_host)
-    _preflight(rollout, home, launcher)
-    with rollout.store.lock("onecat up"):
-        _end_left_over(rollout)
-        _check_ports(rollout)
-        current = rollout.store.current()
-        if current is not None and _unchanged(rollout, current):
+    run = prepare_run(request, machine, report)
+    image = _preflight(run)
+    run = replace(run, fingerprint=_fingerprint(run, image))
+    with run.store.lock("onecat up"):
+        clean_up(run)
+        current = run.store.current()
+        if current is not None and _unchanged(run, current):
             report(f"release {current.number} already serves this plan and is healthy: nothing to do")
             return current
-        return _replace(rollout, current)
+        strategy = _strategy(run, current)
+        return _replace(_with_port_of(run, strategy), current, strategy, image)
 
 
-def _rollout(
-    deployment: Deployment,
-    profile: Profile,
-    plan: Plan,
-    launcher: Launcher | None,
-    home: Home,
-    report: Callable[[str], None],
-    docker_host: str | None,
-) -> _Rollout:
-    if deployment.hosts != ("local",):
-        raise OnecatError(
-            f"hosts: {', '.join(deployment.hosts)}",
-            expected="hosts: [local]; this version deploys on this machine only",
-            next_steps=["set hosts: [local] in onecat.yaml and run onecat on that host"],
-        )
-    argv = tuple(launcher.serve_argv(plan.server_args)) if launcher is not None else plan.server_args
-    site = site_of(deployment, plan.host, plan.port) if deployment.proxy.kind == "nginx" else None
-    nginx = find_nginx() if site is not None else None
-    return _Rollout(
-        deployment=deployment,
-        profile=profile,
+def prepare_run(request: UpRequest, machine: Machine, report: Report) -> Run:
+    """What the steps work with. Raises OnecatError for what is wrong with the request; nothing is changed."""
+    deployment, plan = request.deployment, request.plan
+    store = DeploymentStore(machine, deployment.name)
+    if plan.container is not None and request.docker_host is None and machine.is_local:
+        request = replace(request, docker_host=os.environ.get("DOCKER_HOST"))
+    argv = tuple(request.launcher.serve_argv(plan.server_args)) if request.launcher is not None else plan.server_args
+    traffic = site = None
+    if deployment.proxy.kind == "nginx":
+        site = site_of(deployment)
+        kind = choose_proxy(machine, deployment)
+        if kind is None:
+            report(f"nginx is not installed: serving directly at http://{plan.host}:{plan.port}")
+        else:
+            traffic = Traffic(proxy_of(store, kind), machine, store.directory)
+    secret = preflight.secret_of(deployment)
+    return Run(
+        request=request,
+        machine=machine,
+        store=store,
         plan=plan,
         argv=argv,
-        site=site,
-        nginx=nginx,
-        secret=preflight.secret_of(deployment),
-        docker_host=docker_host or os.environ.get("DOCKER_HOST"),
-        fingerprint=fingerprint(deployment, plan, argv, nginx is not None),
-        store=DeploymentStore(home.deployments / deployment.name),
+        traffic=traffic,
+        site=None if traffic is None else site,
+        secret=secret,
+        fingerprint="",
         report=report,
     )
 
 
-def fingerprint(deployment: Deployment, plan: Plan, argv: Sequence[str], proxied: bool) -> str:
-    """A hash of all that decides how the server runs, the model's files (size and time) among it; 12 hex digits."""
-    directory = Path(plan.model_directory)
-    files = sorted(directory.iterdir()) if directory.is_dir() else []
-    decisive = {
-        "argv": list(argv),
-        "plan": {
-            name: value
-            for name, value in to_json(plan).items()
-            if name in ("engine", "engine_version", "runtime", "host", "port", "env", "container", "served_name")
-        },
-        "proxy": [deployment.proxy.model_dump(), proxied],
-        "restart": deployment.restart.model_dump(),
-        "secrets": deployment.secrets.model_dump(),
-        "model": [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files if path.is_file()],
-    }
-    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
+def _fingerprint(run: Run, image: str | None) -> str:
+    return fingerprint(
+        run.deployment,
+        run.plan,
+        run.argv,
+        run.machine.entries(run.plan.model_directory),
+        run.traffic is not None,
+        image,
+        preflight.read_secret(run.secret),
+    )
 
 
 # --- before anything changes ------------------------------------------------------------------------------------------
 
 
-def _preflight(rollout: _Rollout, home: Home, launcher: Launcher | None) -> None:
-    plan = rollout.plan
+def _preflight(run: Run) -> str | None:
+    """Raises OnecatError for what can be known to fail. Returns what the image's name means on the host now."""
+    plan, machine, profile = run.plan, run.machine, run.deployment.profile
     preflight.check_plan(plan)
     if plan.container is not None:
-        preflight.check_docker_host(engine_address(rollout.docker_host))
-        preflight.check_accelerator_files(rollout.deployment.profile, plan.container)
-    model = Path(plan.model_directory)
-    preflight.check_model(model)
-    preflight.read_secret(rollout.secret)
-    preflight.check_disk(home.deployments)
-    _check_ports(rollout)
+        if machine.is_local:
+            preflight.check_docker_host(engine_address(run.request.docker_host))
+        preflight.check_accelerator_files(machine, profile, plan.container)
+    preflight.check_model(machine, plan.model_directory)
+    preflight.read_secret(run.secret)
+    preflight.check_disk(machine)
+    _check_ports(run)
     # Last, because what is missing here takes minutes to build: nobody should learn of a typo only afterwards.
-    if plan.container is not None:
-        preflight.check_readable_in_container(model, _container_user(model))
-        if not image_present(rollout.docker_host, plan.container.image):
-            raise missing_image(plan.container.image, rollout.deployment.profile)
-    else:
-        preflight.check_runtime(rollout.deployment.profile, launcher, rollout.argv)
+    if plan.container is None:
+        preflight.check_runtime(profile, run.request.launcher, run.argv)
+        return None
+    preflight.check_readable_in_container(machine, plan.model_directory, container_owner(run))
+    found = image_id(machine.docker_host(run.request.docker_host), plan.container.image)
+    if found is None:
+        raise missing_image(plan.container.image, profile)
+    return found
 
 
-def _container_user(model: Path) -> tuple[int, int]:
-    owner = model.stat()
-    return container_user((os.getuid(), os.getgid()), (owner.st_uid, owner.st_gid))
-
-
-def _check_ports(rollout: _Rollout) -> None:
+def _check_ports(run: Run) -> None:
     """Raises OnecatError when somebody else listens where the release shall; our own ports are ours to take over."""
-    ours = own_ports(rollout.store)
-    if rollout.plan.port not in ours:
-        preflight.check_port(rollout.plan.host, rollout.plan.port, "port")
-    if rollout.site is not None and rollout.proxied:
-        host, _, port = rollout.site.listen.rpartition(":")
-        if int(port) not in ours:
-            preflight.check_port(host.strip("[]"), int(port), "proxy.listen")
+    ours = ports_of(run.store)
+    if run.traffic is None and run.plan.port not in ours:
+        preflight.check_port(run.machine, run.plan.host, run.plan.port, "port")
+    if run.traffic is not None and run.site is not None:
+        host, _, port = run.site.listen.rpartition(":")
+        if int(port) not in ours and run.traffic.proxy.kind != "host":
+            preflight.check_port(run.machine, host.strip("[]"), int(port), "proxy.listen")
 
 
-def own_ports(store: DeploymentStore) -> frozenset[int]:
-    """The ports on which releases of this deployment and its nginx listen now, those of a killed `up` among them."""
-    live = [release for release in store.releases() if release.outcome in LIVE]
-    ports = {release.port for release in live if server_of(release).state().condition in RUNNING}
-    if own_nginx(store).pid() is not None:
-        ports |= {release.endpoint_port for release in live if release.proxied}
-    return frozenset(ports)
+def _unchanged(run: Run, current: Release) -> bool:
+    if current.fingerprint != run.fingerprint or current.outcome != "serving":
+        return False
+    if server_of(run.machine, current).state().condition != "running":
+        return False
+    if not healthy(run.machine.reach(current.server_url)):
+        return False
+    return run.traffic is None or (run.traffic.proxy.running() and healthy(run.machine.reach(current.endpoint)))
 
 
-def own_nginx(store: DeploymentStore) -> OwnNginx:
-    """The nginx of this deployment; to stop it, or to ask for it, no program is needed."""
-    return OwnNginx(store.proxy_directory, find_nginx() or "nginx")
+# --- what an interrupted command left ---------------------------------------------------------------------------------
 
 
-def _end_left_over(rollout: _Rollout) -> None:
-    """End what an `up` left that did not live to its end: releases that are not the current one and may run."""
-    current = rollout.store.current()
-    for left in rollout.store.releases():
-        if left.outcome not in LIVE or (current is not None and left.number == current.number):
-            continue
-        server = server_of(left)
-        if left.outcome == "starting" or server.state().condition in RUNNING:
-            rollout.report(f"stopping release {left.number}, whose onecat up was ended before it was ready")
+def clean_up(run: Run) -> None:
+    """Finish what a command left that did not live to its end.
+
+    Releases that may run and are neither the current one nor its canary are ended; nginx sends requests to the current
+    one if that runs.
+    """
+    store = run.store
+    current, canary = store.current(), store.canary()
+    kept = {each.number for each in (current, canary) if each is not None}
+    left = [each for each in store.releases() if each.live and each.number not in kept]
+    if not left:
+        return
+    if current is not None and _runs(run, current):
+        _route(run, current)
+    for release in left:
+        server = server_of(run.machine, release)
+        if release.outcome == "starting" or server.state().condition in RUNNING:
+            run.report(f"stopping release {release.number}, whose onecat up was ended before it was done")
+        if release.outcome == "serving":
+            _drain(run, release, _traffic_of(run, release))
         server.stop()
-        rollout.store.end(left, "interrupted" if left.outcome == "starting" else "stopped")
-
-
-def _unchanged(rollout: _Rollout, current: Release) -> bool:
-    if current.fingerprint != rollout.fingerprint or current.outcome != "serving":
-        return False
-    if server_of(current).state().condition != "running" or not healthy(current.server_url):
-        return False
-    return not current.proxied or (own_nginx(rollout.store).pid() is not None and healthy(current.endpoint))
+        store.end(release, "interrupted" if release.outcome == "starting" else "stopped")
 
 
 # --- the change -------------------------------------------------------------------------------------------------------
 
 
-def _replace(rollout: _Rollout, current: Release | None) -> Release:
-    release, server = _render(rollout)
-    report = rollout.report
-    # Only what ran is started again; what has crashed or was left behind by a reboot goes all the same.
-    previous = current if current is not None and server_of(current).state().condition in RUNNING else None
+def _strategy(run: Run, current: Release | None) -> Strategy:
+    runs = current is not None and _runs(run, current)
+    strategy = choose(run.deployment.rollout.strategy, runs, room_for(run, current), None)
+    if runs:
+        run.report(f"{strategy.name}: {strategy.why}")
+    return strategy
+
+
+def _with_port_of(run: Run, strategy: Strategy) -> Run:
+    """The run with the port that its release gets."""
+    if run.traffic is None or strategy.name != "blue-green":
+        return run
+    ours = ports_of(run.store)
+    port = free_port(run.plan.port, lambda each: each in ours or not _is_free(run, each))
+    plan = with_port(run.plan, port)
+    launcher = run.request.launcher
+    argv = tuple(launcher.serve_argv(plan.server_args)) if launcher is not None else plan.server_args
+    return replace(run, plan=plan, argv=argv)
+
+
+def _is_free(run: Run, port: int) -> bool:
     try:
-        if current is not None:
-            _stop_current(rollout, current, previous is not None)
-        report(
-            f"starting release {release.number}: {rollout.plan.engine} {rollout.plan.engine_version}, natively"
-            if release.runtime == "native"
-            else f"starting release {release.number} in container {release.container}"
-        )
-        server.start()
-        seconds = wait_until_ready(server, release.server_url, rollout.deployment.start.silence_seconds, report)
-        report(f"ready after {seconds:.0f} s; asking it a question")
-        _smoke(rollout, release)
-        if rollout.proxied:
-            _start_proxy(rollout, release)
+        preflight.check_port(run.machine, run.plan.host, port, "port")
+    except OnecatError:
+        return False
+    return True
+
+
+def _replace(run: Run, current: Release | None, strategy: Strategy, image: str | None) -> Release:
+    release, server = render(run, strategy, image)
+    report = run.report
+    run.store.audit.record("up", release.number, strategy=strategy.name)
+    # Only what ran is started again; what has crashed or was left behind by a reboot goes all the same.
+    previous = current if current is not None and _runs(run, current) else None
+    try:
+        if current is not None and strategy.name != "blue-green":
+            _make_way(run, current, previous is not None)
+        _start(run, release, server)
         server.accept()
-        accepted = rollout.store.end(release, "serving")
-        rollout.store.set_current(release.number)
+        if run.traffic is not None:
+            _route(run, release)
+        accepted = run.store.end(release, "serving")
+        run.store.set_current(release.number)
     except KeyboardInterrupt:
-        if _is_current(rollout.store, release):
+        if _is_current(run.store, release):
             report(f"interrupted; release {release.number} already serves and stays")
             raise
         report(f"interrupted: stopping release {release.number}")
-        _go_back(rollout, release, server, previous)
+        _go_back(run, release, server, previous)
         raise
     except (NotReady, SmokeFailure, OnecatError, OSError) as failure:
-        error = _failure(release, server, failure)
-        _go_back(rollout, release, server, previous, error)
+        error = failure_of(release, server, failure)
+        _go_back(run, release, server, previous, error)
         raise error from failure
-    _tidy(rollout, current)
+    _put_away(run, current, strategy)
     return accepted
 
 
-def _stop_current(rollout: _Rollout, current: Release, runs: bool) -> None:
+def _make_way(run: Run, current: Release, runs: bool) -> None:
+    """Stop the current release for the new one; nginx answers 503 meanwhile."""
+    traffic = _traffic_of(run, current)
+    if runs and traffic is not None:
+        run.report(f"nginx answers 503 (Retry-After) from now on; release {current.number} finishes its answers")
+        traffic.pause(run.host)
+        _drain(run, current, traffic)
     if runs:
-        rollout.report(f"stopping release {current.number}")
-    server_of(current).stop()
+        run.report(f"stopping release {current.number}")
+    server_of(run.machine, current).stop()
     # A server that shall listen where nginx did cannot wait for nginx to go afterwards.
-    if current.proxied and not rollout.proxied and current.endpoint_port == rollout.plan.port:
-        own_nginx(rollout.store).stop()
+    if traffic is not None and run.traffic is None:
+        traffic.stop()
 
 
-def _is_current(store: DeploymentStore, release: Release) -> bool:
-    current = store.current()
-    return current is not None and current.number == release.number
-
-
-def _tidy(rollout: _Rollout, current: Release | None) -> None:
-    """Put away what the accepted release has replaced. What cannot be put away is told and harms nothing."""
-    store = rollout.store
-    try:
-        if not rollout.proxied and own_nginx(store).pid() is not None:
-            rollout.report("stopping nginx")
-            own_nginx(store).stop()
-        if current is not None:
-            store.end(current, "stopped")
-        store.prune()
-        if rollout.plan.container is not None:
-            home = home_identity(store.directory.parent)
-            for name in remove_unused(store.releases(), store.name, home, rollout.docker_host):
-                rollout.report(f"removed the compiled kernels of an image that no release runs any more ({name})")
-    except (OnecatError, OSError) as failure:
-        rollout.report(f"the new release serves, but what it replaced could not be put away: {failure}")
-    except KeyboardInterrupt:
-        rollout.report("interrupted; the new release already serves and stays")
-        raise
-
-
-def _render(rollout: _Rollout) -> tuple[Release, Server]:
-    """Write everything the release consists of; nothing runs yet. A failure leaves no directory behind."""
-    number, directory = rollout.store.new_directory()
-    try:
-        return _rendered(rollout, number, directory)
-    except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
-        raise
-
-
-def _rendered(rollout: _Rollout, number: int, directory: Path) -> tuple[Release, Server]:
-    plan, deployment = rollout.plan, rollout.deployment
-    container = f"onecat-{deployment.name}-{number:04d}" if plan.runtime == "container" else None
-    release = Release(
-        deployment=deployment.name,
-        number=number,
-        directory=directory,
-        runtime=plan.runtime,
-        profile=rollout.profile.name,
-        model=plan.served_name,
-        host=plan.host,
-        port=plan.port,
-        endpoint=rollout.endpoint,
-        proxied=rollout.proxied,
-        protected=rollout.secret is not None,
-        fingerprint=rollout.fingerprint,
-        created_at=timestamp(time.time()),
-        container=container,
-        docker_host=rollout.docker_host if container else None,
-    )
-    write_json(directory / "plan.json", to_json(plan))
-    server: Server
-    spec: ContainerSpec | None = None
-    if container is not None:
-        spec = _container_spec(rollout, release, container)
-        server = ContainerServer.prepare(directory, spec, rollout.docker_host)
-    else:
-        launch = launch_document(rollout.argv, dict(plan.env), deployment.restart, rollout.secret)
-        server = NativeServer.prepare(directory, launch)
-    _render_unit(rollout, release, spec)
-    if rollout.site is not None:
-        write_files(directory / "nginx", rollout.site, rollout.nginx)
-        if rollout.nginx is None:
-            rollout.report(f"nginx is not installed: serving directly at {release.endpoint}; its files are not checked")
-        else:
-            OwnNginx(directory / "nginx", rollout.nginx).check()
-    rollout.store.save(release)
-    return release, server
-
-
-def _container_spec(rollout: _Rollout, release: Release, name: str) -> ContainerSpec:
-    plan = rollout.plan
-    assert plan.container is not None
-    model = Path(plan.model_directory)
-    user = _container_user(model)
-    key = preflight.read_secret(rollout.secret)
-    secret_file = None
-    if key is not None:
-        # A copy that the container's user may read; removed with the release.
-        secret_file = release.directory / "secrets" / "api_key"
-        secret_file.parent.mkdir(mode=0o700)
-        write_atomically(secret_file, key, 0o400)
-        if os.getuid() == 0:
-            os.chown(secret_file, *user)
-    home = home_identity(rollout.store.directory.parent)
-    cache = cache_volume(rollout.docker_host, plan.container.image, release.deployment, home)
-    return ContainerSpec(
-        name=name,
-        image=plan.container.image,
-        command=plan.server_args,
-        env=dict(plan.env),
-        model_directory=str(model),
-        model_mount=plan.container.model_mount,
-        host=plan.host,
-        port=plan.port,
-        shm_bytes=plan.container.shm_bytes,
-        gpus=plan.container.gpus,
-        devices=plan.container.devices,
-        groups=preflight.groups_of(plan.container.devices),
-        mounts=tuple((each.source, each.target) for each in plan.container.mounts),
-        user=f"{user[0]}:{user[1]}",
-        max_crashes=rollout.deployment.restart.max_crashes,
-        secret_file=None if secret_file is None else str(secret_file),
-        labels=labels(
-            release.deployment,
-            release.number,
-            release.profile,
-            release.fingerprint,
-            home,
-        ),
-        selinux=confines_by_selinux(rollout.docker_host),
-        cache_volume=cache[0] if cache else None,
-        cache_directory=CACHE_DIRECTORY if cache else "",
-        cache_labels=cache[1] if cache else {},
-    )
-
-
-def _render_unit(rollout: _Rollout, release: Release, spec: ContainerSpec | None) -> None:
-    restart = rollout.deployment.restart
-    directory = release.directory / "systemd"
-    if rollout.secret is not None and rollout.secret.file is None:
-        rollout.report("no systemd unit is written: an API key from the environment has no place in one; use a file")
-        return
-    if spec is not None:
-        # The unit outlives the release, and `down` removes the release's copy of the key: it makes its own.
-        lasting = replace(spec, secret_file=rollout.secret.file if rollout.secret else None)
-        text = units.container_unit(
-            release.number, release.deployment, lasting, release.server_url, restart, rollout.docker_host
-        )
-    else:
-        unit_home = rollout.store.directory / "unit-home"
-        unit_home.mkdir(exist_ok=True, mode=0o700)
-        text = units.native_unit(
-            release.deployment,
-            release.number,
-            rollout.argv,
-            dict(rollout.plan.env),
-            rollout.secret.file if rollout.secret else None,
-            release.server_url,
-            restart,
-            STOP_SECONDS,
-            unit_home,
-        )
-    directory.mkdir(mode=0o700)
-    path = directory / f"onecat-{release.deployment}.service"
-    write_atomically(path, text, 0o644)
-    objections = units.verify(path)
-    if objections:
-        rollout.report(f"systemd-analyze objects to {path}: {'; '.join(objections)}")
-
-
-def _smoke(rollout: _Rollout, release: Release) -> None:
-    start = rollout.deployment.start
+def _start(run: Run, release: Release, server: Server) -> None:
+    """Start the release, wait until it is ready and see that it answers well."""
+    how = "natively" if release.container is None else f"in container {release.container}"
+    run.report(f"starting release {release.number}: {run.plan.engine} {run.plan.engine_version}, {how}")
+    server.start()
+    start = run.deployment.start
+    url = run.machine.reach(release.server_url)
+    seconds = wait_until_ready(server, url, start.silence_seconds, run.report)
+    run.report(f"ready after {seconds:.0f} s; asking it a question")
     answer = run_smoke_test(
-        release.server_url,
-        rollout.plan.served_name,
-        rollout.deployment.smoke,
+        url,
+        run.plan.served_name,
+        run.deployment.smoke,
         start.allow_repeated_token,
-        preflight.read_secret(rollout.secret),
+        preflight.read_secret(run.secret),
         start.silence_seconds,
     )
-    rollout.report(f"it answered {len(answer.tokens)} tokens in {answer.seconds:.1f} s")
+    run.report(f"it answered {len(answer.tokens)} tokens in {answer.seconds:.1f} s")
 
 
-def _start_proxy(rollout: _Rollout, release: Release) -> None:
-    nginx = own_nginx(rollout.store)
-    nginx.install(release.directory / "nginx")
-    nginx.start_or_reload()
-    limit = time.monotonic() + _PROXY_SECONDS
-    while not healthy(release.endpoint):
-        if time.monotonic() > limit:
-            raise OnecatError(
-                f"nginx does not pass requests on at {release.endpoint}",
-                where=str(rollout.store.proxy_directory / "logs" / "error.log"),
-                next_steps=["read nginx's error log there"],
-                code=ExitCode.ROLLED_BACK,
-            )
-        time.sleep(0.1)
-    rollout.report(f"nginx answers at {release.endpoint}")
+def _route(run: Run, release: Release) -> None:
+    """Send requests to this release, if nginx does not yet."""
+    traffic, site = _traffic_of(run, release), site_of_release(run, release)
+    if traffic is None or site is None:
+        return
+    wanted = member_of(run, release)
+    ours = tuple(each for each in traffic.members() if each.host == run.host)
+    if ours == (wanted,) and traffic.site() == site and traffic.proxy.running():
+        return
+    traffic.route(run.host, [wanted], site)
+    run.store.audit.record("switched", release.number)
+    run.report(f"nginx sends requests to release {release.number}")
+
+
+def _traffic_of(run: Run, release: Release) -> Traffic | None:
+    """The requests that a release gets through nginx; None for one without."""
+    if release.proxy_kind is None:
+        return None
+    if run.traffic is not None and run.traffic.proxy.kind == release.proxy_kind:
+        return run.traffic
+    return Traffic(proxy_of(run.store, release.proxy_kind), run.machine, run.store.directory)
+
+
+def _drain(run: Run, release: Release, traffic: Traffic | None) -> None:
+    """Wait until a release that gets no new requests has finished those it has."""
+    url = run.machine.reach(release.server_url)
+    limit = run.deployment.rollout.drain_seconds
+    took = drain(lambda: requests_in_flight(url), traffic, limit)
+    if took is None:
+        run.report(f"release {release.number} still answers after {limit} s (rollout.drain_seconds): it is stopped now")
+
+
+def _put_away(run: Run, current: Release | None, strategy: Strategy) -> None:
+    """Put away what the accepted release has replaced. What cannot be put away is told and harms nothing."""
+    store = run.store
+    try:
+        if current is not None:
+            if strategy.name == "blue-green":
+                _drain(run, current, run.traffic)
+                run.report(f"stopping release {current.number}")
+                server_of(run.machine, current).stop()
+            replaced = _traffic_of(run, current)
+            if replaced is not None and replaced is not run.traffic:
+                run.report("stopping the nginx that stood before it")
+                replaced.stop()
+            store.end(current, "stopped")
+        store.prune(run.deployment.rollout.keep_releases)
+        if run.plan.container is not None:
+            docker_host = run.machine.docker_host(run.request.docker_host)
+            home = home_identity(run.machine)
+            for name in remove_unused(run.machine, store.releases(), store.name, home, docker_host):
+                run.report(f"removed the compiled kernels of an image that no release runs any more ({name})")
+    except (OnecatError, OSError) as failure:
+        run.report(f"the new release serves, but what it replaced could not be put away: {failure}")
+    except KeyboardInterrupt:
+        run.report("interrupted; the new release already serves and stays")
+        raise
 
 
 # --- the way back -----------------------------------------------------------------------------------------------------
 
 
-def _failure(release: Release, server: Server, failure: Exception) -> OnecatError:
-    """What to tell about a failed start: the cause read from the log, else what was seen last."""
-    if isinstance(failure, OnecatError):
-        # Whatever it meant where it came from: here something was changed and is changed back.
-        return OnecatError(
-            failure.found,
-            expected=failure.expected,
-            where=failure.where,
-            next_steps=failure.next_steps,
-            details=failure.details,
-            code=ExitCode.ROLLED_BACK,
-        )
-    if isinstance(failure, OSError):
-        place = str(failure.filename) if failure.filename else None
-        return OnecatError(failure.strerror or str(failure), where=place, code=ExitCode.ROLLED_BACK)
-    reason = getattr(failure, "reason", str(failure))
-    try:
-        lines = told_lines(server)
-    except (OnecatError, OSError) as unreadable:
-        lines = [f"its log cannot be read: {unreadable}"]
-    diagnoses = diagnose(lines)
-    fixes = tuple(step for diagnosis in diagnoses[:1] for step in diagnosis.fix)
-    evidence = [evidence.text[:300] for diagnosis in diagnoses[:1] for evidence in diagnosis.evidence[:2]]
-    if isinstance(failure, SmokeFailure):
-        found, details = f"the server does not answer well: {reason}", [diagnosis.cause for diagnosis in diagnoses]
-    elif diagnoses:
-        found, details = f"the server did not start: {diagnoses[0].cause}", [reason, *evidence]
-    else:
-        found, details = f"the server did not start: {reason}", [line[:300] for line in lines[-5:]]
-    return OnecatError(
-        found,
-        where=str(release.directory),
-        details=details,
-        next_steps=[*fixes, f"read its log: onecat logs {release.deployment} --release {release.number}"],
-        code=ExitCode.ROLLED_BACK,
-    )
-
-
-def told_lines(server: Server) -> list[str]:
-    """What a diagnosis is made from: the log of the server's last run, and how it ended."""
-    lines = [plain(line) for line in server.last_lines(DIAGNOSED_LINES)]
-    # The supervisor closes each run with such a line; what stands before the last but one belongs to older runs.
-    ends = [number for number, line in enumerate(lines) if line.startswith("onecat: server ")]
-    older = [number for number in ends if number != len(lines) - 1]
-    lines = lines[older[-1] + 1 :] if older else lines
-    last_exit = server.state().last_exit
-    return lines if last_exit is None or ends else [*lines, f"onecat: server {last_exit}"]
-
-
 def _go_back(
-    rollout: _Rollout, release: Release, server: Server, previous: Release | None, error: OnecatError | None = None
+    run: Run, release: Release, server: Server, previous: Release | None, error: OnecatError | None = None
 ) -> None:
     """End the release that was not accepted, and make everything as it was before.
 
@@ -543,24 +347,22 @@ def _go_back(
     """
     left: list[str] = []
     try:
+        restore(run, previous)
+    except (NotReady, OnecatError, OSError) as failure:
+        what = (
+            "nginx could not be stopped"
+            if previous is None
+            else f"release {previous.number} could not be made to serve again"
+        )
+        left.append(f"{what}: {failure}")
+    try:
         server.stop()
     except (OnecatError, OSError) as failure:
         # It stays "starting", so that the next `up` or `down` ends it.
         left.append(f"release {release.number} could not be stopped: {failure}")
     else:
         with contextlib.suppress(OSError):  # a full disk: the message matters more than this note
-            rollout.store.end(
-                release, "interrupted" if error is None else "failed", None if error is None else error.found
-            )
-    try:
-        _restore(rollout, previous)
-    except (NotReady, OnecatError, OSError) as failure:
-        what = (
-            "nginx could not be stopped"
-            if previous is None
-            else f"release {previous.number} could not be started again"
-        )
-        left.append(f"{what}: {failure}")
+            run.store.end(release, "interrupted" if error is None else "failed", None if error is None else error.found)
     if left:
         name = release.deployment
         raise OnecatError(
@@ -572,27 +374,40 @@ def _go_back(
         ) from error
 
 
-def _restore(rollout: _Rollout, previous: Release | None) -> None:
-    """Start the release that ran before, and nginx as it was with it.
+def restore(run: Run, previous: Release | None) -> None:
+    """Make the release that ran before serve again: start it where it was stopped, and let nginx send requests to it.
 
     It was accepted once, so being healthy is enough. Raises NotReady, OnecatError or OSError.
     """
-    if previous is None or not previous.proxied:
-        own_nginx(rollout.store).stop()
     if previous is None:
+        if run.traffic is not None:
+            run.traffic.stop()
         return
-    rollout.report(f"starting release {previous.number} again")
-    server = server_of(previous)
-    server.start()
-    wait_until_ready(server, previous.server_url, rollout.deployment.start.silence_seconds, rollout.report)
-    server.accept()
-    if previous.proxied:
-        _start_proxy(rollout, previous)
-    rollout.report(f"release {previous.number} serves again")
+    if run.traffic is not None and _traffic_of(run, previous) is not run.traffic:
+        run.traffic.stop()
+    if not _runs(run, previous):
+        run.report(f"starting release {previous.number} again")
+        server = server_of(run.machine, previous)
+        server.start()
+        url = run.machine.reach(previous.server_url)
+        wait_until_ready(server, url, run.deployment.start.silence_seconds, run.report)
+        server.accept()
+    _route(run, previous)
+    run.report(f"release {previous.number} serves again")
 
 
-def dry_run(deployment: Deployment, plan: Plan, launcher: Launcher | None) -> dict[str, Any]:
+def _runs(run: Run, release: Release) -> bool:
+    return server_of(run.machine, release).state().condition in RUNNING
+
+
+def _is_current(store: DeploymentStore, release: Release) -> bool:
+    current = store.current()
+    return current is not None and current.number == release.number
+
+
+def dry_run(request: UpRequest) -> dict[str, Any]:
     """What `up` would start, without touching anything: the command line and the proxy's site."""
+    plan, launcher = request.plan, request.launcher
     argv = list(launcher.serve_argv(plan.server_args)) if launcher is not None else list(plan.server_args)
-    site = site_of(deployment, plan.host, plan.port) if deployment.proxy.kind == "nginx" else None
+    site = site_of(request.deployment) if request.deployment.proxy.kind == "nginx" else None
     return {"argv": argv, "plan": to_json(plan), "site": site and asdict(site)}

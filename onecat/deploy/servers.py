@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from onecat.deploy.releases import Release
     from onecat.deploy.server import Server
+    from onecat.hosts import Machine
 
 
-def server_of(release: Release) -> Server:
+def server_of(machine: Machine, release: Release) -> Server:
     """The server of a release, to watch or stop; only its own runtime is loaded."""
-    if release.runtime == "container":
+    if release.service == "docker":
         from onecat.deploy.container import ContainerServer
 
-        return ContainerServer(release.directory, release.docker_host)
+        return ContainerServer(machine, release.directory, release.docker_host)
     from onecat.deploy.native import NativeServer
 
     return NativeServer(release.directory)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onecat.config.schema import Restart
 from onecat.deploy import health_gate, with_secret
 from onecat.deploy.container import STOP_SECONDS, ContainerSpec, run_argv
 from onecat.resources import render_template
+
+if TYPE_CHECKING:
+    from onecat.hosts import Machine
 
 # `docker stop` waits STOP_SECONDS before it kills; systemd waits a little longer than that.
 _STOP_MARGIN_SECONDS = 15
@@ -59,7 +62,7 @@ def native_unit(
     url: str,
     restart: Restart,
     stop_seconds: float,
-    writable: Path,
+    writable: str,
     user: tuple[int, int] | None = None,
 ) -> str:
     """The unit of a native server.
@@ -129,12 +132,10 @@ def container_unit(
     )
 
 
-def verify(path: Path) -> tuple[str, ...] | None:
-    """What `systemd-analyze verify` objects to in the unit at `path`; None where it is not installed."""
-    program = shutil.which("systemd-analyze")
-    if program is None:
+def verify(machine: Machine, path: str) -> tuple[str, ...] | None:
+    """What `systemd-analyze verify` objects to in the unit at `path` of a host; None where it is not installed."""
+    if machine.run(["sh", "-c", "command -v systemd-analyze"]).exit_code != 0:
         return None
-    done = subprocess.run(
-        [program, "verify", str(path)], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    return tuple(line for line in done.stderr.splitlines() if path.name in line)
+    done = machine.run(["systemd-analyze", "verify", path])
+    name = path.rpartition("/")[2]
+    return tuple(line for line in done.stderr.decode(errors="replace").splitlines() if name in line)

@@ -85,6 +85,12 @@ class Machine(Protocol):
     def names(self, path: str) -> tuple[str, ...]:
         """What a directory holds, sorted; nothing where there is none."""
 
+    def entries(self, path: str) -> dict[str, FileStatus]:
+        """What a directory holds, by name; links are followed, and one that leads nowhere stays a link.
+
+        Nothing where there is no such directory.
+        """
+
     def status(self, path: str) -> FileStatus | None:
         """What lies at a path, a link not followed; None when there is nothing."""
 
@@ -136,7 +142,7 @@ class LocalMachine:
 
     @property
     def data_directory(self) -> str:
-        return str(self._data_directory)
+        return str(self._data_directory.absolute())
 
     @property
     def user_id(self) -> int:
@@ -174,19 +180,19 @@ class LocalMachine:
         except FileNotFoundError:
             return ()
 
+    def entries(self, path: str) -> dict[str, FileStatus]:
+        found = {}
+        for name in self.names(path):
+            entry = Path(path, name)
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                found[name] = _status(entry.stat() if entry.exists() else entry.lstat())
+        return found
+
     def status(self, path: str) -> FileStatus | None:
         try:
-            found = Path(path).lstat()
+            return _status(Path(path).lstat())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return FileStatus(
-            file_kind(found.st_mode),
-            stat.S_IMODE(found.st_mode),
-            found.st_uid,
-            found.st_gid,
-            found.st_size,
-            found.st_mtime,
-        )
 
     def make_directory(self, path: str, mode: int = 0o700) -> None:
         Path(path).mkdir(mode, parents=True, exist_ok=True)
@@ -235,6 +241,11 @@ class LocalMachine:
 
     def close(self) -> None:
         """There is no connection."""
+
+
+def _status(found: os.stat_result) -> FileStatus:
+    kind, mode = file_kind(found.st_mode), stat.S_IMODE(found.st_mode)
+    return FileStatus(kind, mode, found.st_uid, found.st_gid, found.st_size, found.st_mtime)
 
 
 def file_kind(mode: int) -> Literal["file", "directory", "link", "other"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 SCHEMA = "onecat.plan/1"
@@ -101,6 +101,14 @@ class Plan:
     per_gpu: tuple[dict[str, float], ...] = field(default=())
     kv_tokens: int | None = None
     max_concurrency: float | None = None
+
+
+def with_port(plan: Plan, port: int) -> Plan:
+    """The same plan with the server reached at another port of the host."""
+    arguments = list(plan.server_args)
+    if plan.runtime == "native":
+        arguments[arguments.index("--port") + 1] = str(port)
+    return replace(plan, port=port, server_args=tuple(arguments))
 
 
 def to_json(plan: Plan) -> dict[str, Any]:

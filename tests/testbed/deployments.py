@@ -14,7 +14,8 @@ from onecat import deploy
 from onecat.config import Deployment, Profile, load_profile
 from onecat.deploy import processes
 from onecat.deploy.operations import DeploymentStatus
-from onecat.deploy.releases import DeploymentStore
+from onecat.deploy.store import DeploymentStore
+from onecat.hosts import LocalMachine
 from onecat.paths import Home
 from onecat.planner.records import ContainerPlan, Plan
 
@@ -82,19 +83,22 @@ class SmallDeployment:
 
     def up(self, *words: str, launcher: Any = None, **changes: Any) -> deploy.Release:
         """Bring it up; `words` make the server misbehave, `changes` are keys of onecat.yaml."""
-        return deploy.up(
+        request = deploy.UpRequest(
             self.deployment(**changes),
             self.profile(),
             self.plan(*words),
             (launcher or SmallServer()) if self.image is None else None,
-            self.home,
-            self.reported.append,
-            self.docker_host,
+            docker_host=self.docker_host,
         )
+        return deploy.up(request, self.machine, self.reported.append)
+
+    @property
+    def machine(self) -> LocalMachine:
+        return LocalMachine(self.home.data)
 
     @property
     def store(self) -> DeploymentStore:
-        return deploy.find_deployment(self.home, "demo")
+        return deploy.find_deployment(self.machine, "demo")
 
     def status(self) -> DeploymentStatus:
         return deploy.status(self.store)

@@ -105,7 +105,7 @@ def test_a_completion_through_nginx_from_a_container_without_rights(boxed: Small
     assert container.exec_run(["touch", "/models/tiny/x"]).exit_code != 0
     assert container.exec_run(["touch", "/tmp/x"]).exit_code == 0
     assert container.labels["io.onecat.release"] == "1"
-    assert (release.directory / "systemd" / "onecat-demo.service").exists()
+    assert (Path(release.directory) / "systemd" / "onecat-demo.service").exists()
     assert not any("systemd-analyze objects" in line for line in boxed.reported)
     assert boxed.up().number == 1
     assert boxed.reported[-1].endswith("nothing to do")
@@ -182,7 +182,7 @@ def test_the_key_reaches_the_container_as_a_file_alone(
     assert KEY not in str(container.attrs)
     assert KEY not in container.logs().decode()
     held = [path for path in boxed.home.data.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
-    assert held == [release.directory / "secrets" / "api_key"]
+    assert held == [Path(release.directory) / "secrets" / "api_key"]
     assert held[0].stat().st_mode & 0o777 == 0o400
     deploy.down(boxed.store)
     assert not held[0].exists()

@@ -62,14 +62,14 @@ def test_a_completion_through_nginx_and_a_second_up_that_changes_nothing(small: 
 
 def test_the_release_is_written_for_people_and_for_its_owner_alone(small: SmallDeployment) -> None:
     release = small.up()
-    files = {str(path.relative_to(release.directory)) for path in release.directory.rglob("*") if path.is_file()}
+    files = {str(path.relative_to(release.directory)) for path in Path(release.directory).rglob("*") if path.is_file()}
     assert {
         "release.json", "plan.json", "launch.json", "state.json", "server.log", "nginx/nginx.conf", "nginx/site.conf",
         "nginx/conf.d/onecat-demo.conf", "systemd/onecat-demo.service",
     } <= files  # fmt: skip
     for path in small.home.deployments.rglob("*.json"):
         assert path.stat().st_mode & 0o077 == 0, path
-    assert json.loads((release.directory / "plan.json").read_text())["schema"] == "onecat.plan/1"
+    assert json.loads((Path(release.directory) / "plan.json").read_text())["schema"] == "onecat.plan/1"
     assert subprocess.run(["systemd-analyze", "--version"], capture_output=True, check=False).returncode == 0
     assert not any("systemd-analyze objects" in line for line in small.reported)
 
@@ -117,7 +117,7 @@ def test_the_proxy_closes_what_is_not_for_clients_and_speaks_openais_form(small:
         assert refused.json()["error"]["type"] == "server_error"
         assert refused.headers["Retry-After"] == "5"
     small.wait_for(lambda found: found.state == "serving")
-    log = (small.store.proxy_directory / "logs" / "access.log").read_text().splitlines()
+    log = (Path(small.store.proxy_directory) / "logs" / "access.log").read_text().splitlines()
     assert {json.loads(line)["status"] for line in log} >= {404, 413, 502}
 
 
@@ -179,7 +179,7 @@ def test_killed_ten_times_in_a_row_it_keeps_crashing_and_says_why(small: SmallDe
 
 def test_a_dead_supervisor_is_told_and_the_next_up_repairs_it(small: SmallDeployment) -> None:
     small.up("--orphans")
-    state = json.loads((small.store.releases()[-1].directory / "state.json").read_text())
+    state = json.loads((Path(small.store.releases()[-1].directory) / "state.json").read_text())
     os.kill(state["supervisor"]["pid"], signal.SIGKILL)
     found = small.wait_for(lambda found: found.state == "lost")
     assert "the supervisor was killed" in (found.cause or "")
@@ -390,11 +390,11 @@ def test_a_failed_start_after_a_crashed_release_leaves_no_nginx(small: SmallDepl
 
 def test_an_accepted_release_stays_when_the_old_one_cannot_be_put_away(small: SmallDeployment) -> None:
     first = small.up()
-    (first.directory / "secrets").touch()  # where a directory belongs: it cannot be removed as one
+    (Path(first.directory) / "secrets").touch()  # where a directory belongs: it cannot be removed as one
     second = small.up("--max-num-seqs", "8")
     assert "could not be put away" in small.reported[-1]
     assert (small.status().state, small.status().release) == ("serving", second.number)
-    (first.directory / "secrets").unlink()
+    (Path(first.directory) / "secrets").unlink()
 
 
 def test_a_failed_release_that_cannot_be_stopped_needs_a_person_and_the_old_one_serves(small: SmallDeployment) -> None:
@@ -561,7 +561,7 @@ def test_down_ends_everything_and_may_be_said_twice(small: SmallDeployment) -> N
 
 def test_down_ends_what_a_dead_supervisor_left(small: SmallDeployment) -> None:
     small.up()
-    state = json.loads((small.store.releases()[-1].directory / "state.json").read_text())
+    state = json.loads((Path(small.store.releases()[-1].directory) / "state.json").read_text())
     os.kill(state["server"]["pid"], signal.SIGSTOP)  # it cannot follow its supervisor
     os.kill(state["supervisor"]["pid"], signal.SIGKILL)
     deploy.down(small.store)

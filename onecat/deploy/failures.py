@@ -1,0 +1,62 @@
+"""What to tell about a start that failed: the cause read from the log, else what was seen last."""
+
+from __future__ import annotations
+
+from onecat.deploy.readiness import NotReady
+from onecat.deploy.releases import Release
+from onecat.deploy.server import Server
+from onecat.deploy.smoke import SmokeFailure
+from onecat.errors import ExitCode, OnecatError
+from onecat.observe import diagnose
+from onecat.observe.diagnosis import plain
+
+DIAGNOSED_LINES = 2000
+
+
+def failure_of(release: Release, server: Server, failure: Exception) -> OnecatError:
+    """A failed start as an error with code ROLLED_BACK."""
+    if isinstance(failure, OnecatError):
+        # Whatever it meant where it came from: here something was changed and is changed back.
+        return OnecatError(
+            failure.found,
+            expected=failure.expected,
+            where=failure.where,
+            next_steps=failure.next_steps,
+            details=failure.details,
+            code=ExitCode.ROLLED_BACK,
+        )
+    if isinstance(failure, OSError):
+        place = str(failure.filename) if failure.filename else None
+        return OnecatError(failure.strerror or str(failure), where=place, code=ExitCode.ROLLED_BACK)
+    reason = failure.reason if isinstance(failure, NotReady | SmokeFailure) else str(failure)
+    try:
+        lines = told_lines(server)
+    except (OnecatError, OSError) as unreadable:
+        lines = [f"its log cannot be read: {unreadable}"]
+    diagnoses = diagnose(lines)
+    fixes = tuple(step for diagnosis in diagnoses[:1] for step in diagnosis.fix)
+    evidence = [evidence.text[:300] for diagnosis in diagnoses[:1] for evidence in diagnosis.evidence[:2]]
+    if isinstance(failure, SmokeFailure):
+        found, details = f"the server does not answer well: {reason}", [diagnosis.cause for diagnosis in diagnoses]
+    elif diagnoses:
+        found, details = f"the server did not start: {diagnoses[0].cause}", [reason, *evidence]
+    else:
+        found, details = f"the server did not start: {reason}", [line[:300] for line in lines[-5:]]
+    return OnecatError(
+        found,
+        where=str(release.directory),
+        details=details,
+        next_steps=[*fixes, f"read its log: onecat logs {release.deployment} --release {release.number}"],
+        code=ExitCode.ROLLED_BACK,
+    )
+
+
+def told_lines(server: Server) -> list[str]:
+    """What a diagnosis is made from: the log of the server's last run, and how it ended."""
+    lines = [plain(line) for line in server.last_lines(DIAGNOSED_LINES)]
+    # The supervisor closes each run with such a line; what stands before the last but one belongs to older runs.
+    ends = [number for number, line in enumerate(lines) if line.startswith("onecat: server ")]
+    older = [number for number in ends if number != len(lines) - 1]
+    lines = lines[older[-1] + 1 :] if older else lines
+    last_exit = server.state().last_exit
+    return lines if last_exit is None or ends else [*lines, f"onecat: server {last_exit}"]

@@ -1,0 +1,44 @@
+"""What every kind of nginx offers."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from onecat.deploy.releases import ProxyKind
+from onecat.deploy.site import Site
+
+
+@runtime_checkable
+class Proxy(Protocol):
+    """An nginx before one deployment, on the deployment's host."""
+
+    @property
+    def kind(self) -> ProxyKind: ...
+
+    @property
+    def after_reboot(self) -> bool:
+        """Whether it comes back by itself when the host has started anew."""
+
+    def check(self, site: Site, directory: str) -> None:
+        """Write the files for `site` into `directory` and let nginx test them; what serves now is not touched.
+
+        Raises OnecatError with nginx's words.
+        """
+
+    def apply(self, site: Site) -> None:
+        """Serve by `site` from now on: requests that run are finished by the old workers.
+
+        Raises OnecatError when nginx refuses; then its files are those of before, and it serves as before.
+        """
+
+    def remove(self) -> None:
+        """Take the site away; an nginx that is ours alone ends."""
+
+    def running(self) -> bool:
+        """Whether nginx runs and has our site."""
+
+    def workers(self) -> frozenset[int]:
+        """Process ids of its workers, those that only finish their requests among them."""
+
+    def access_lines(self, count: int) -> list[str]:
+        """The last lines of the site's access log (JSON), oldest first."""

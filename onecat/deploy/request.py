@@ -1,0 +1,82 @@
+"""What `up` is asked to make run on one host, and what its steps work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from onecat.config.schema import Deployment, Profile
+from onecat.deploy.server import Secret
+from onecat.planner.records import Plan
+
+if TYPE_CHECKING:
+    from onecat.deploy.site import Site
+    from onecat.deploy.store import DeploymentStore
+    from onecat.deploy.traffic import Traffic
+    from onecat.facts import Facts
+    from onecat.hosts import Machine
+
+Report = Callable[[str], None]
+"""Receives one line for each step, for a person."""
+
+
+class Launcher(Protocol):
+    """Knows how the engine of a native runtime is called (`onecat.images.NativeRuntime`)."""
+
+    def serve_argv(self, server_args: Sequence[str]) -> list[str]:
+        """The whole command line for the words after `vllm serve`."""
+
+
+@dataclass(frozen=True)
+class UpRequest:
+    """What shall run on one host.
+
+    launcher: the native runtime; None for a container. facts: of the host, for its GPUs and memory; None: not looked.
+    docker_host: address of the Docker daemon as the host names it; None for its environment's.
+    strict: whether a finding about what the engine chose is a failed start.
+    allow_daemon_reload: whether systemd may be reloaded though containers may lose their GPUs by it.
+    """
+
+    deployment: Deployment
+    profile: Profile
+    plan: Plan
+    launcher: Launcher | None = None
+    facts: Facts | None = None
+    docker_host: str | None = None
+    strict: bool = False
+    allow_daemon_reload: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the steps of one command on one deployment work with.
+
+    plan, argv: with the port that this release gets. traffic, site: the nginx before it and what it shall do; None
+    where there is none.
+    """
+
+    request: UpRequest
+    machine: Machine
+    store: DeploymentStore
+    plan: Plan
+    argv: tuple[str, ...]
+    traffic: Traffic | None
+    site: Site | None
+    secret: Secret | None
+    fingerprint: str
+    report: Report
+
+    @property
+    def deployment(self) -> Deployment:
+        return self.request.deployment
+
+    @property
+    def host(self) -> str:
+        """The host's name among those of the deployment."""
+        return self.machine.name
+
+    @property
+    def model(self) -> Path:
+        return Path(self.plan.model_directory)
