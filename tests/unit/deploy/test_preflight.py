@@ -11,7 +11,10 @@ from onecat.config.schema import Deployment
 from onecat.deploy import preflight
 from onecat.deploy.server import Secret
 from onecat.errors import ExitCode, OnecatError
+from onecat.hosts import LocalMachine
 from onecat.planner.records import ContainerPlan, HostMount
+
+HERE = LocalMachine(Path("/nonexistent"))
 
 
 def test_a_port_in_use_is_named_with_its_setting() -> None:
@@ -20,11 +23,11 @@ def test_a_port_in_use_is_named_with_its_setting() -> None:
         listener.listen()
         port = listener.getsockname()[1]
         with pytest.raises(OnecatError) as raised:
-            preflight.check_port("127.0.0.1", port, "proxy.listen")
+            preflight.check_port(HERE, "127.0.0.1", port, "proxy.listen")
     assert raised.value.found == f"port {port} is in use"
     assert raised.value.where == f"127.0.0.1:{port} (proxy.listen)"
     assert raised.value.code == ExitCode.ROLLED_BACK
-    preflight.check_port("127.0.0.1", port, "port")
+    preflight.check_port(HERE, "127.0.0.1", port, "port")
 
 
 def accelerator(*devices: str, mounts: tuple[str, ...] = ()) -> ContainerPlan:
@@ -33,29 +36,31 @@ def accelerator(*devices: str, mounts: tuple[str, ...] = ()) -> ContainerPlan:
 
 def test_missing_files_of_the_driver_are_told_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(OnecatError) as raised:
-        preflight.check_accelerator_files("ascend910b", accelerator("/dev/null", "/dev/davinci0", mounts=("/no/dcmi",)))
+        preflight.check_accelerator_files(
+            HERE, "ascend910b", accelerator("/dev/null", "/dev/davinci0", mounts=("/no/dcmi",))
+        )
     assert raised.value.found == "the accelerator's driver is not all here: /dev/davinci0 does not exist"
     assert raised.value.details == ("also missing: /no/dcmi",)
     assert raised.value.next_steps == ("onecat doctor --profile ascend910b",)
 
 
 def test_device_nodes_of_root_alone_are_told_and_those_of_all_users_are_fine(tmp_path: Path) -> None:
-    preflight.check_accelerator_files("ascend910b", accelerator("/dev/null", mounts=(str(tmp_path),)))
-    assert preflight.groups_of(("/dev/null",)) == ()
+    preflight.check_accelerator_files(HERE, "ascend910b", accelerator("/dev/null", mounts=(str(tmp_path),)))
+    assert preflight.groups_of(HERE, ("/dev/null",)) == ()
     node = tmp_path / "davinci0"
     node.touch(0o600)
     with pytest.raises(OnecatError, match="only root may use"):
-        preflight.check_accelerator_files("ascend910b", accelerator(str(node)))
+        preflight.check_accelerator_files(HERE, "ascend910b", accelerator(str(node)))
 
 
 def test_an_address_this_machine_does_not_have() -> None:
     with pytest.raises(OnecatError, match="this machine has no address 192.0.2.77"):
-        preflight.check_port("192.0.2.77", 18000, "host")
+        preflight.check_port(HERE, "192.0.2.77", 18000, "host")
 
 
 def test_a_missing_model_directory(tmp_path: Path) -> None:
     with pytest.raises(OnecatError) as raised:
-        preflight.check_model(tmp_path / "nothing")
+        preflight.check_model(HERE, str(tmp_path / "nothing"))
     assert raised.value.code == ExitCode.USAGE
 
 
@@ -66,7 +71,7 @@ def test_a_truncated_safetensors_file(tmp_path: Path) -> None:
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1000])
     with pytest.raises(OnecatError) as raised:
-        preflight.check_model(tmp_path)
+        preflight.check_model(HERE, str(tmp_path))
     assert raised.value.where == str(weights)
     assert raised.value.code == ExitCode.USAGE
     assert raised.value.next_steps
@@ -77,11 +82,11 @@ def test_a_file_the_containers_user_cannot_read(tmp_path: Path) -> None:
     weights.touch(mode=0o600)
     tmp_path.chmod(0o755)
     owner = weights.stat().st_uid
-    preflight.check_readable_in_container(tmp_path, (owner, 12345))
+    preflight.check_readable_in_container(HERE, str(tmp_path), (owner, 12345))
     with pytest.raises(OnecatError, match="runs as user 54321 and could not read model.safetensors"):
-        preflight.check_readable_in_container(tmp_path, (54321, 54321))
+        preflight.check_readable_in_container(HERE, str(tmp_path), (54321, 54321))
     weights.chmod(0o644)
-    preflight.check_readable_in_container(tmp_path, (54321, 54321))
+    preflight.check_readable_in_container(HERE, str(tmp_path), (54321, 54321))
 
 
 def test_a_snapshot_of_the_hugging_face_cache_is_refused_for_a_container(tmp_path: Path) -> None:
@@ -92,7 +97,7 @@ def test_a_snapshot_of_the_hugging_face_cache_is_refused_for_a_container(tmp_pat
     blob.write_text("{}")
     (snapshot / "config.json").symlink_to("../../blobs/0123abcd")
     with pytest.raises(OnecatError) as raised:
-        preflight.check_readable_in_container(snapshot, (blob.stat().st_uid, 0))
+        preflight.check_readable_in_container(HERE, str(snapshot), (blob.stat().st_uid, 0))
     assert raised.value.found == "config.json is a link to ../../blobs/0123abcd, which the container does not see"
     assert raised.value.code == ExitCode.USAGE
     assert raised.value.next_steps[0].startswith(f"cp -rL {snapshot} ")
@@ -106,10 +111,10 @@ def test_links_that_stay_in_the_models_directory_are_fine(tmp_path: Path) -> Non
     (model / "b").symlink_to("a")
     (tmp_path / "by-link").symlink_to(model)
     owner = (model.stat().st_uid, model.stat().st_gid)
-    preflight.check_readable_in_container(tmp_path / "by-link", owner)
+    preflight.check_readable_in_container(HERE, str(tmp_path / "by-link"), owner)
     (model / "c").symlink_to(model / "a")
     with pytest.raises(OnecatError, match="c is a link to"):
-        preflight.check_readable_in_container(model, owner)
+        preflight.check_readable_in_container(HERE, str(model), owner)
 
 
 @pytest.mark.parametrize("address", ["tcp://10.0.0.1:2376", "ssh://me@gpu1", "tcp://127.0.0.1:2375"])

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from onecat.deploy.releases import DeploymentStore, Release, reachable
+from onecat.deploy.releases import Release, reachable
+from onecat.deploy.store import DeploymentStore
 from onecat.errors import ExitCode, OnecatError
+from onecat.hosts import LocalMachine
 
 
 def make(store: DeploymentStore, outcome: str = "starting") -> Release:
@@ -25,7 +27,7 @@ def make(store: DeploymentStore, outcome: str = "starting") -> Release:
         host="127.0.0.1",
         port=8000,
         endpoint="http://127.0.0.1:8080",
-        proxied=True,
+        proxy_kind="own",
         protected=False,
         fingerprint="abc",
         created_at="2026-11-29T16:00:00.000Z",
@@ -36,14 +38,14 @@ def make(store: DeploymentStore, outcome: str = "starting") -> Release:
 
 @pytest.fixture
 def store(tmp_path: Path) -> DeploymentStore:
-    return DeploymentStore(tmp_path / "deployments" / "demo")
+    return DeploymentStore(LocalMachine(tmp_path), "demo")
 
 
 def test_a_release_comes_back_from_disk_as_it_was_written(store: DeploymentStore) -> None:
     release = make(store)
     assert store.load(1) == release
-    assert (release.directory / "release.json").stat().st_mode & 0o777 == 0o600
-    assert release.directory.stat().st_mode & 0o777 == 0o700
+    assert Path(release.directory, "release.json").stat().st_mode & 0o777 == 0o600
+    assert Path(release.directory).stat().st_mode & 0o777 == 0o700
 
 
 def test_releases_are_numbered_and_one_is_current(store: DeploymentStore) -> None:
@@ -61,9 +63,9 @@ def test_releases_are_numbered_and_one_is_current(store: DeploymentStore) -> Non
 
 def test_a_directory_left_by_a_killed_rendering_is_used_again(store: DeploymentStore) -> None:
     number, directory = store.new_directory()
-    (directory / "half").touch()
+    Path(directory, "half").touch()
     assert store.new_directory() == (number, directory)
-    assert list(directory.iterdir()) == []
+    assert list(Path(directory).iterdir()) == []
 
 
 def test_old_releases_go_and_the_current_one_stays(store: DeploymentStore) -> None:
@@ -77,11 +79,11 @@ def test_old_releases_go_and_the_current_one_stays(store: DeploymentStore) -> No
 
 def test_secrets_go_with_the_end_of_a_release(store: DeploymentStore) -> None:
     release = make(store)
-    (release.directory / "secrets").mkdir()
+    Path(release.directory, "secrets").mkdir()
     store.end(release, "serving")
-    assert (release.directory / "secrets").exists()
+    assert Path(release.directory, "secrets").exists()
     store.end(release, "failed", "no memory")
-    assert not (release.directory / "secrets").exists()
+    assert not Path(release.directory, "secrets").exists()
     loaded = store.load(1)
     assert loaded is not None
     assert (loaded.outcome, loaded.cause) == ("failed", "no memory")
@@ -101,20 +103,23 @@ def test_a_second_operator_is_told_who_works_on_it(store: DeploymentStore) -> No
 def test_the_lock_of_a_killed_process_is_free(store: DeploymentStore) -> None:
     make(store)
     program = (
-        "import os, pathlib, sys; from onecat.deploy.releases import DeploymentStore\n"
-        "with DeploymentStore(pathlib.Path(sys.argv[1])).lock('onecat up'): os.kill(os.getpid(), 9)"
+        "import os, pathlib, sys\n"
+        "from onecat.deploy.store import DeploymentStore\n"
+        "from onecat.hosts import LocalMachine\n"
+        "store = DeploymentStore(LocalMachine(pathlib.Path(sys.argv[1])), 'demo')\n"
+        "with store.lock('onecat up'): os.kill(os.getpid(), 9)"
     )
-    killed = subprocess.run([sys.executable, "-c", program, str(store.directory)], check=False)
+    killed = subprocess.run([sys.executable, "-c", program, store.machine.data_directory], check=False)
     assert killed.returncode == -9
-    assert '"purpose": "onecat up"' in (store.directory / "lock").read_text()
+    assert '"purpose": "onecat up"' in Path(store.directory, "lock").read_text()
     with store.lock("onecat up"):
         pass
 
 
 def test_a_deployment_without_a_release_leaves_nothing_behind(store: DeploymentStore) -> None:
     with store.lock("onecat up"):
-        assert store.directory.exists()
-    assert not store.directory.exists()
+        assert Path(store.directory).exists()
+    assert not Path(store.directory).exists()
 
 
 @pytest.mark.parametrize(
