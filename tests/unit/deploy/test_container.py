@@ -25,6 +25,7 @@ from onecat.deploy.container import (
 )
 from onecat.deploy.server import Activity
 from onecat.errors import ExitCode
+from onecat.hosts import LocalMachine
 
 SPEC = ContainerSpec(
     name="onecat-demo-0001",
@@ -96,7 +97,7 @@ def test_devices_and_files_of_the_hosts_driver_are_handed_over_one_by_one() -> N
 
 def test_a_written_container_is_read_back_as_it_was(tmp_path: Path) -> None:
     spec = replace(SPEC, devices=("/dev/davinci0",), groups=(1000,), mounts=(("/usr/local/dcmi", "/usr/local/dcmi"),))
-    assert ContainerServer.prepare(tmp_path, spec, None)._spec() == spec
+    assert ContainerServer.prepare(LocalMachine(tmp_path), str(tmp_path), spec, None)._spec() == spec
 
 
 def test_without_a_key_nothing_is_mounted_for_it() -> None:
@@ -157,12 +158,10 @@ def test_docker_info_says_whether_selinux_confines_containers(options: list[str]
 
 
 def test_a_container_belongs_to_one_onecat_home(tmp_path: Path) -> None:
-    identity = home_identity(tmp_path / "a")
+    identity = home_identity(LocalMachine(tmp_path / "a"))
     assert re.fullmatch("[0-9a-f]{12}", identity)
-    assert home_identity(tmp_path / "b") != identity
-    (tmp_path / "a").mkdir()
-    (tmp_path / "link").symlink_to("a")
-    assert home_identity(tmp_path / "link") == identity
+    assert home_identity(LocalMachine(tmp_path / "b")) != identity
+    assert home_identity(LocalMachine(tmp_path / "a")) == identity
     assert labels("demo", 1, "cpu", "0123", identity)["io.onecat.home"] == identity
 
 
