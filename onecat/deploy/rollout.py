@@ -10,6 +10,7 @@ from typing import Any
 from onecat.deploy import preflight
 from onecat.deploy.cache_volume import remove_unused
 from onecat.deploy.container import home_identity, image_id, missing_image
+from onecat.deploy.engine import note_choices
 from onecat.deploy.failures import failure_of
 from onecat.deploy.fingerprint import fingerprint
 from onecat.deploy.ports import free_port, ports_of
@@ -271,6 +272,7 @@ def _start(run: Run, release: Release, server: Server) -> None:
         start.silence_seconds,
     )
     run.report(f"it answered {len(answer.tokens)} tokens in {answer.seconds:.1f} s")
+    note_choices(run, release, server)
 
 
 def _route(run: Run, release: Release) -> None:
