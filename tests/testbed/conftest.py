@@ -36,6 +36,7 @@ from tests.testbed import base_image as base_images
 from tests.testbed import command, sources
 from tests.testbed import docker_daemon as docker_daemons
 from tests.testbed import ssh_host as ssh_hosts
+from tests.testbed import systemd_host as systemd_hosts
 from tests.testbed.cache import KEPT_SECONDS, Cache, open_cache
 from tests.testbed.nvml import library as nvml
 
@@ -152,6 +153,21 @@ def start_ssh_host(docker_client: Any, ssh_image: str, tmp_path: Path) -> Iterat
             return hosts.enter_context(ssh_hosts.running_ssh_host(docker_client, ssh_image, directory, **options))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def systemd_host(
+    docker_client: Any,
+    docker_daemon: docker_daemons.DockerDaemon,
+    base_image: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[systemd_hosts.SystemdHost]:
+    """One host with a real systemd that all tests share; its Docker daemon is the testbed's."""
+    image = systemd_hosts.ensure_systemd_image(docker_client)
+    program = need_program("docker", "docker.io")
+    directory = tmp_path_factory.mktemp("systemd")
+    with systemd_hosts.running_systemd_host(docker_client, docker_daemon, image, program, directory) as host:
+        yield host
 
 
 @pytest.fixture(scope="session")

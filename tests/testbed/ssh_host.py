@@ -99,11 +99,11 @@ def running_ssh_host(docker_client: Any, image: str, directory: Path, **options:
     `options` go to the docker SDK's `containers.run` (hostname, network, cpu limits, ...).
     """
     directory.mkdir(parents=True, exist_ok=True)
-    _make_key(directory / "user_key")
-    _make_key(directory / "host_key")
+    make_key(directory / "user_key")
+    make_key(directory / "host_key")
     container = docker_client.containers.create(image, **options)
     try:
-        container.put_archive("/", _archive(directory))
+        container.put_archive("/", key_archive(directory))
         container.start()
         container.reload()
         networks = container.attrs["NetworkSettings"]["Networks"].values()
@@ -123,7 +123,8 @@ def running_ssh_host(docker_client: Any, image: str, directory: Path, **options:
         container.remove(force=True, v=True)
 
 
-def _make_key(path: Path) -> None:
+def make_key(path: Path) -> None:
+    """Make a key pair: `path` and `path`.pub."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "onecat test", "-f", str(path)], check=True)
 
 
@@ -150,8 +151,8 @@ def run_inside(container: Any, *argv: str) -> str:
     return str(output.decode())
 
 
-def _archive(directory: Path) -> bytes:
-    """The keys as files of the container."""
+def key_archive(directory: Path) -> bytes:
+    """The keys in `directory` as files of a container, in a tar archive."""
     home = f"home/{USER}/.ssh"
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
