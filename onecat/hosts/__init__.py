@@ -11,15 +11,17 @@ from onecat.hosts.fan_out import FanOut, Outcome, Task
 from onecat.hosts.local import LocalTransport
 from onecat.hosts.machine import FileStatus, LocalMachine, LockHeldError, Machine
 from onecat.hosts.reach import CONNECT_SECONDS, DEFAULT_PARALLEL, Reach
+from onecat.hosts.ssh_machine import SshMachine
 from onecat.hosts.sudo import SudoPasswords, SudoRefusedError, SudoTransport
 from onecat.hosts.target import LOCAL, Target, parse_target
-from onecat.hosts.transport import Completed, Transport
+from onecat.hosts.transport import Completed, ConnectionLostError, Transport
 
 __all__ = [
     "CONNECT_SECONDS",
     "DEFAULT_PARALLEL",
     "LOCAL",
     "Completed",
+    "ConnectionLostError",
     "Desk",
     "FanOut",
     "FileStatus",
@@ -29,6 +31,7 @@ __all__ = [
     "Machine",
     "Outcome",
     "Reach",
+    "SshMachine",
     "SudoPasswords",
     "SudoRefusedError",
     "SudoTransport",

@@ -1,4 +1,4 @@
-"""A socket on this machine behind which a program on a host answers: one run of the program for each connection."""
+"""Sockets on this machine behind which something on a host answers, through a channel for each connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ def socket_bridge(transport: SshTransport, argv: Sequence[str]) -> Iterator[Path
     directory = Path(tempfile.mkdtemp(prefix=f"onecat-{name}-"))  # mode 0700
     path = directory / "docker.sock"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    bridge = _Bridge(listener, transport, tuple(argv))
+    bridge = Bridge(listener, lambda: transport.open(argv))
     try:
         listener.bind(str(path))
         listener.listen(16)
@@ -45,23 +45,24 @@ def socket_bridge(transport: SshTransport, argv: Sequence[str]) -> Iterator[Path
         shutil.rmtree(directory)
 
 
-class _Bridge:
-    """Accepts connections and carries bytes both ways."""
+class Bridge:
+    """Accepts connections and carries bytes both ways.
 
-    def __init__(self, listener: socket.socket, transport: SshTransport, argv: tuple[str, ...]) -> None:
+    Parameters:
+        listener: a socket that listens when `start` is called. open_channel: to the other side of one connection.
+    """
+
+    def __init__(self, listener: socket.socket, open_channel: Callable[[], Channel]) -> None:
         self._listener = listener
-        self._transport = transport
-        self._argv = argv
+        self._open_channel = open_channel
         self._lock = threading.Lock()
         self._open: set[tuple[socket.socket, Channel]] = set()
         self._thread = threading.Thread(target=self._accept, daemon=True)
-        self._stopped = False
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        self._stopped = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept
         self._listener.close()
@@ -80,9 +81,9 @@ class _Bridge:
             except OSError:
                 return
             try:
-                theirs = self._transport.open(self._argv)
+                theirs = self._open_channel()
             except OnecatError:
-                # Whoever connected sees the end at once, as from an engine that is gone, and tells what that means.
+                # Whoever connected sees the end at once, as from a server that is gone, and tells what that means.
                 ours.close()
                 continue
             pair = (ours, theirs)

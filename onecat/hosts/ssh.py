@@ -23,7 +23,7 @@ from onecat.hosts.known_hosts import KnownHosts, KnownKey, read_known_hosts
 from onecat.hosts.reach import CONNECT_SECONDS, DEFAULT_PARALLEL
 from onecat.hosts.ssh_config import SshConfiguration, SshSettings
 from onecat.hosts.target import Target
-from onecat.hosts.transport import Completed, EndOfInput, Preface
+from onecat.hosts.transport import Completed, ConnectionLostError, EndOfInput, Preface
 
 if TYPE_CHECKING:
     from paramiko import Channel
@@ -194,7 +194,11 @@ class SshAccess:
 
 
 class SshTransport:
-    """One host over SSH; see Transport."""
+    """One host over SSH; see Transport.
+
+    reconnects: whether a lost connection is made again by the next run; False for work that counts on what it holds on
+    the host, as a lock: then everything after the loss raises ConnectionLostError.
+    """
 
     python = None
 
@@ -203,6 +207,9 @@ class SshTransport:
         self._target = target
         self._settings = settings
         self._connection: Connection | None = None
+        self._connecting = threading.Lock()
+        self._lost_by: str | None = None
+        self.reconnects = True
 
     @property
     def name(self) -> str:
@@ -218,9 +225,7 @@ class SshTransport:
         """See Transport.run."""
         import paramiko
 
-        if self._connection is None:
-            self._connection = self._access.take_turn(self._target, self._settings)
-        connection = self._connection
+        connection = self.connected()
         started = time.monotonic()
         try:
             channel = connection.open_session(timeout=timeout)
@@ -230,8 +235,10 @@ class SshTransport:
             exit_code = channel.recv_exit_status() if is_whole and channel.exit_status_ready() else -1
             if connection.is_active():
                 channel.close()
+        except paramiko.ChannelException as error:
+            raise self._no_channel(argv[0], error) from error
         except (paramiko.SSHException, EOFError, OSError) as error:
-            raise self._lost(error) from error
+            raise self.lost(error) from error
         except BaseException:
             self.close()  # what runs there ends with its connection
             raise
@@ -240,7 +247,7 @@ class SshTransport:
             found = f"{argv[0]} did not end within {timeout:g} s"
             raise _unreachable(self._target, found, details=_last_lines(errors))
         if exit_code == -1 and not connection.is_active():
-            raise self._lost(connection.get_exception() or EOFError(), errors)
+            raise self.lost(connection.get_exception() or EOFError(), errors)
         return Completed(tuple(argv), exit_code, output, errors, time.monotonic() - started)
 
     def open(self, argv: Sequence[str]) -> Channel:
@@ -250,26 +257,54 @@ class SshTransport:
         """
         import paramiko
 
-        if self._connection is None:
-            self._connection = self._access.take_turn(self._target, self._settings)
+        connection = self.connected()
         try:
-            channel = self._connection.open_session(timeout=self._access.timeout(self._settings))
+            channel = connection.open_session(timeout=self._access.timeout(self._settings))
             channel.exec_command(shlex.join(argv))
+        except paramiko.ChannelException as error:
+            raise self._no_channel(argv[0], error) from error
         except (paramiko.SSHException, EOFError, OSError) as error:
+            if not connection.is_active():
+                raise self.lost(error) from error
             raise _unreachable(self._target, f"{argv[0]} could not be started there: {error}") from error
         return channel
+
+    def connected(self) -> Connection:
+        """The connection, made where there is none yet. Raises OnecatError (exit code 3)."""
+        with self._connecting:
+            if self._lost_by is not None and not self.reconnects:
+                raise ConnectionLostError(self._lost_by, where=self.name, code=ExitCode.UNREACHABLE)
+            if self._connection is None:
+                self._connection = self._access.take_turn(self._target, self._settings)
+            return self._connection
+
+    @property
+    def settings(self) -> SshSettings:
+        """How the host is reached."""
+        return self._settings
 
     def close(self) -> None:
         """See Transport.close."""
         connection, self._connection = self._connection, None
         if connection is not None:
+            self._lost_by = self._lost_by or "the connection was closed"
             self._access.end_turn(connection)
 
-    def _lost(self, error: BaseException, errors: bytes = b"") -> OnecatError:
-        self.close()
+    def lost(self, error: BaseException, errors: bytes = b"") -> ConnectionLostError:
+        """What to tell when the connection has ended by itself; from now on it counts as lost."""
         why = str(error)
-        found = "the connection was lost while the probe ran" + (f": {why}" if why else "")
-        return _unreachable(self._target, found, details=_last_lines(errors))
+        self._lost_by = self._lost_by or "the connection was lost" + (f": {why}" if why else "")
+        self.close()
+        return ConnectionLostError(
+            self._lost_by, where=self.name, details=_last_lines(errors), code=ExitCode.UNREACHABLE
+        )
+
+    def _no_channel(self, program: str, error: BaseException) -> OnecatError:
+        return _unreachable(
+            self._target,
+            f"sshd does not let {program} start: {error}",
+            ["raise MaxSessions in the host's sshd_config (10 by default)"],
+        )
 
 
 class _Exchange:

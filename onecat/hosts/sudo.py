@@ -8,13 +8,19 @@ reaches the program and never stands in an argument list; the program gets its s
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.hosts.asking import Desk
 from onecat.hosts.transport import Completed, EndOfInput, Preface, Transport
 
+if TYPE_CHECKING:
+    from paramiko import Channel
+
+_LOOK_SECONDS = 0.02
 PROMPT = b"onecat-sudo-password:"
 STARTED = b"onecat-sudo-started\n"
 _ANNOUNCE = f'echo {STARTED.decode().strip()}; exec "$@"'
@@ -69,17 +75,47 @@ class SudoTransport:
         self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float, preface: Preface | None = None
     ) -> Completed:
         """See Transport.run. Raises SudoRefusedError when sudo does not let the program start."""
-        how = ["-S", "-p", PROMPT.decode()] if self._passwords.can_ask else ["-n"]
-        command = ["sudo", *how, "--", "sh", "-c", _ANNOUNCE, "sh", *argv]
         answers = _Answers(self._passwords, self.name)
-        completed = self._transport.run(command, stdin=stdin, timeout=timeout, preface=answers)
+        completed = self._transport.run(self._command(argv), stdin=stdin, timeout=timeout, preface=answers)
         before, started, after = completed.stdout.partition(STARTED)
         if not started:
             raise self._refusal(completed, answers.has_sent)
         return replace(completed, stdout=before + after)
 
+    def open(self, argv: Sequence[str]) -> Channel:
+        """Start a program as root over SSH and leave it to the caller to talk with it; see SshTransport.open.
+
+        Raises SudoRefusedError when sudo does not let the program start.
+        """
+        opened = self._transport.open(self._command(argv))  # type: ignore[attr-defined] # only hosts over SSH have it
+        answers = _Answers(self._passwords, self.name)
+        stdout = stderr = b""
+        while not stdout.endswith(STARTED):
+            ended = opened.exit_status_ready()
+            if opened.recv_ready():
+                stdout += opened.recv(1)  # not more: what follows is the program's own
+            elif opened.recv_stderr_ready():
+                stderr += opened.recv_stderr(4096)
+            elif ended or opened.closed:
+                completed = Completed(tuple(argv), opened.recv_exit_status(), stdout, stderr, 0.0)
+                raise self._refusal(completed, answers.has_sent)
+            else:
+                time.sleep(_LOOK_SECONDS)
+            try:
+                reply = answers.reply(stdout, stderr)
+            except EndOfInput:
+                opened.shutdown_write()
+                continue
+            if reply:
+                opened.sendall(reply)
+        return cast("Channel", opened)
+
     def close(self) -> None:
         self._transport.close()
+
+    def _command(self, argv: Sequence[str]) -> list[str]:
+        how = ["-S", "-p", PROMPT.decode()] if self._passwords.can_ask else ["-n"]
+        return ["sudo", *how, "--", "sh", "-c", _ANNOUNCE, "sh", *argv]
 
     def _refusal(self, completed: Completed, has_sent: bool) -> SudoRefusedError:
         text = completed.stderr.replace(PROMPT, b"").decode(errors="replace")
@@ -93,7 +129,7 @@ class SudoTransport:
             found = "sudo needs a password, and nobody gave it"
             steps = ["type the command in a terminal, which asks for the password once", *steps]
         else:
-            found = "sudo refuses to run the probe"
+            found = "sudo refuses to run it"
         return SudoRefusedError(found, where=self.name, details=lines[-5:], next_steps=steps, code=ExitCode.UNREACHABLE)
 
 

@@ -6,6 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from onecat.errors import OnecatError
+
+
+class ConnectionLostError(OnecatError):
+    """A connection that was there has ended, and with it all that was held on it."""
+
 
 @dataclass(frozen=True)
 class Completed:

@@ -7,15 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onecat.errors import ExitCode, OnecatError
+from onecat.hosts.docker_dial import ASK_SECONDS, DIAL, PING, check_answer
 
 if TYPE_CHECKING:
-    from onecat.hosts import Completed, Transport
-
-DIAL = ("docker", "system", "dial-stdio")
-"""The docker command's own way to its engine: https://docs.docker.com/engine/security/protect-access/ (SSH)"""
-_PING = b"GET /_ping HTTP/1.1\r\nHost: docker\r\nConnection: close\r\n\r\n"
-ASK_SECONDS = 30.0
+    from onecat.hosts import Transport
 
 
 @dataclass(frozen=True)
@@ -45,24 +40,9 @@ def engine_on(host: str) -> Iterator[EngineAccess]:
         if not isinstance(transport, SshTransport):
             yield EngineAccess(None)
             return
-        check_answer(transport.run(DIAL, stdin=_PING, timeout=ASK_SECONDS), transport.name)
+        check_answer(transport.run(DIAL, stdin=PING, timeout=ASK_SECONDS), transport.name)
         with socket_bridge(transport, DIAL) as path:
             yield EngineAccess(f"unix://{path}", lambda place: _free_space(transport, place), f"ssh://{transport.name}")
-
-
-def check_answer(done: Completed, host: str) -> None:
-    """Raises OnecatError (exit code 3) unless the engine has answered the ping."""
-    if done.stdout.startswith(b"HTTP/1.1 200"):
-        return
-    said = done.stderr.decode(errors="replace").strip()
-    if done.exit_code in (126, 127) or "not found" in said:
-        found, steps = "there is no docker command on the host", ["install Docker there: apt-get install docker.io"]
-    elif "permission denied" in said.lower():
-        found = "this user may not talk to the Docker engine on the host"
-        steps = ["there: sudo usermod -aG docker $USER, then log in again", "or log in as another user: --on USER@HOST"]
-    else:
-        found, steps = "the Docker engine on the host does not answer", ["there: systemctl status docker"]
-    raise OnecatError(found, where=host, details=said.splitlines()[-3:], next_steps=steps, code=ExitCode.UNREACHABLE)
 
 
 def _free_space(transport: Transport, path: str) -> int | None:

@@ -6,8 +6,9 @@ import pytest
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.hosts import Completed
+from onecat.hosts.docker_dial import DIAL, check_answer
 from onecat.images import engine_on
-from onecat.images.remote_engine import DIAL, check_answer, parse_df
+from onecat.images.remote_engine import parse_df
 
 DF = b"""Filesystem     1024-blocks     Used Available Capacity Mounted on
 /dev/nvme0n1p2   959786032 85123456 825834123      10% /var/lib/docker with a blank
