@@ -1,0 +1,39 @@
+"""The lines on top of every exported file: who wrote it, whether it is still as written, what to do with it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+_MARKER = re.compile(r"^# Written by `onecat export ([a-z]+)`; content sha256 ([0-9a-f]{16})\.$", re.MULTILINE)
+_HEAD = 4096
+
+
+def marked(form: str, notes: Sequence[str], body: str) -> str:
+    """`body` with the marker line and the notes as comments before it; a `#!` line stays the first one."""
+    first, rest = "", body
+    if body.startswith("#!"):
+        first, _, rest = body.partition("\n")
+        first += "\n"
+    content = "".join(f"# {line}".rstrip() + "\n" for line in _lines(notes)) + rest
+    return f"{first}# Written by `onecat export {form}`; content sha256 {_digest(content)}.\n{content}"
+
+
+def condition(text: str) -> Literal["ours", "edited", "foreign"]:
+    """Whether a text was made by `marked` and nobody has changed it since."""
+    found = _MARKER.search(text[:_HEAD])
+    if found is None:
+        return "foreign"
+    return "ours" if _digest(text[found.end() + 1 :]) == found[2] else "edited"
+
+
+def _digest(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def _lines(notes: Iterable[str]) -> Iterable[str]:
+    """Notes as lines; what comes from onecat.yaml must not end a comment."""
+    for note in notes:
+        yield "".join(letter if letter.isprintable() else "?" for letter in note)
