@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onecat.deploy import claims
 from onecat.deploy.strategy import Room
 
 if TYPE_CHECKING:
@@ -20,12 +21,11 @@ def room_for(run: Run, current: Release | None) -> Room:
     """What decides about the strategy on this host."""
     facts, plan = run.request.facts, run.plan
     proxied = run.traffic is not None and (current is None or current.proxied)
-    needed = 0 if plan.container is None else plan.container.gpus
-    on_host = 0 if facts is None or facts.nvidia is None else len(facts.nvidia.gpus)
-    claimed = needed if current is not None else 0
+    needed = claims.needed(plan, run.request.profile.hardware.accelerator)
+    free = claims.free_accelerators(run) if needed else 0
     memory_needed = memory_free = None
     if run.request.profile.hardware.accelerator == "none" and facts is not None and facts.memory is not None:
         weights = sum(each.size for each in run.machine.entries(plan.model_directory).values())
         cache = float(dict(plan.env).get(_KV_CACHE_VARIABLE, "0")) * GIB
         memory_needed, memory_free = int(weights + cache + _ENGINE_BYTES), facts.memory.available
-    return Room(proxied, needed, max(0, on_host - claimed), memory_needed, memory_free)
+    return Room(proxied, needed, free or 0, memory_needed, memory_free)
