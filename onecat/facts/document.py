@@ -19,6 +19,7 @@ from onecat.facts.machine import (
     Clock,
     Cpu,
     Filesystem,
+    Interface,
     KernelEvent,
     Limit,
     Listener,
@@ -73,6 +74,7 @@ class Facts:
     pci: PciBus | None = None
     ascend: Ascend | None = None
     listeners: tuple[Listener, ...] | None = None
+    interfaces: tuple[Interface, ...] | None = None
     systemd_units: tuple[SystemdUnit, ...] | None = None
     engines: tuple[EngineEnvironment, ...] = ()
     server_logs: tuple[ServerLog, ...] = ()

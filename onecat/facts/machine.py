@@ -149,6 +149,20 @@ class Listener:
 
 
 @dataclass(frozen=True)
+class Interface:
+    """A network interface. up: enabled and with a link. addresses: with the network's length, as 10.0.0.5/24.
+
+    speed_mbps: of the link, in Mbit/s; None where the driver tells none, as for virtual ones.
+    """
+
+    name: str
+    up: bool = False
+    loopback: bool = False
+    addresses: tuple[str, ...] = ()
+    speed_mbps: int | None = None
+
+
+@dataclass(frozen=True)
 class SystemdUnit:
     """A service that has to do with serving. settings: pairs as in the file (ExecStart, Restart, KillMode, ...)."""
 

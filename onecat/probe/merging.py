@@ -58,6 +58,7 @@ IDENTITIES: Mapping[str, Callable[[Any], Any]] = {
     "nvidia.pci_devices.path": _fields("address"),
     "ascend.npus": _fields("index"),
     "listeners": _fields("address", "port"),
+    "interfaces": _fields("name"),
     "systemd_units": _fields("name"),
     "engines": _fields("where"),
     "engines.packages": _first,

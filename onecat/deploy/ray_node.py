@@ -1,0 +1,236 @@
+"""The program that runs in the container of a Ray node: the head with its server, or a worker.
+
+It is mounted into the image and needs Python 3.8 and what the image has: ray, and the server.
+
+    ray_node.py head --address A:P --nodes A,B --gpus N --silence S -- RAY START... -- SERVER...
+    ray_node.py worker --address A:P --silence S -- RAY START...
+    ray_node.py nodes A:P          what is in the cluster, a JSON line for each change
+    ray_node.py workers A:P        the nodes that vLLM's workers run on, as one JSON document
+
+The head ends, and its container with it, when Ray or the server ends, or when no node has joined for `silence` seconds
+while one is missing. Exit codes: the server's; 0 when it was told to stop; 75 when the cluster did not become
+complete or Ray ended (EX_TEMPFAIL of sysexits.h).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import NoReturn
+
+INCOMPLETE = 75
+STOP_SECONDS = 20
+POLL_SECONDS = 0.5
+WORKER_CLASSES = ("RayWorkerProc", "RayWorkerWrapper")
+"""Of vLLM 0.27.1 (vllm/v1/executor/ray_executor_v2.py, ray_utils.py)."""
+
+
+def say(text: str) -> None:
+    print(f"onecat: {text}", flush=True)
+
+
+class Stopped(Exception):
+    """This container shall end."""
+
+
+def head(options: dict[str, str], start: list[str], server: list[str]) -> int:
+    """Start Ray, wait until all nodes are there, then run the server as long as both live."""
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, _stop)
+    address, silence = options["address"], float(options["silence"])
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        ray = _started(start, processes)
+        if not _complete(ray, address, options["nodes"].split(","), int(options["gpus"]), silence, processes):
+            return INCOMPLETE
+        say(f"the cluster is complete; starting the server: {' '.join(server)}")
+        running = _started(server, processes, RAY_ADDRESS=address)
+        while running.poll() is None:
+            if ray.poll() is not None:
+                say(f"Ray ended with status {ray.returncode}: the server cannot go on")
+                return INCOMPLETE
+            time.sleep(POLL_SECONDS)
+        say(f"the server ended with status {running.returncode}")
+        return running.returncode if running.returncode > 0 else 1
+    except Stopped:
+        return 0
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for process in reversed(processes):
+            _end(process)
+
+
+def _stop(number: int, frame: object) -> None:
+    raise Stopped
+
+
+def _started(argv: list[str], processes: list[subprocess.Popen[bytes]], **variables: str) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(argv, env={**os.environ, **variables})
+    processes.append(process)
+    return process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _complete(
+    ray: subprocess.Popen[bytes],
+    address: str,
+    expected: list[str],
+    gpus: int,
+    silence: float,
+    processes: list[subprocess.Popen[bytes]],
+) -> bool:
+    """Whether all expected nodes are alive with all GPUs before nothing has changed for `silence` seconds."""
+    say(f"waiting for {len(expected)} Ray nodes with {gpus} GPUs: {', '.join(expected)}")
+    seen: dict[str, int] = {}
+    since = time.monotonic()
+    watch = _Watch(address, processes)
+    try:
+        while set(expected) - set(seen) or sum(seen.values()) < gpus:
+            if ray.poll() is not None:
+                say(f"Ray ended with status {ray.returncode}")
+                return False
+            found = watch.latest()
+            if found is not None and found != seen:
+                for node in sorted(set(found) - set(seen)):
+                    say(f"node {node} joined with {found[node]} GPUs ({len(found)} of {len(expected)})")
+                for node in sorted(set(seen) - set(found)):
+                    say(f"node {node} left")
+                seen, since = found, time.monotonic()
+            if time.monotonic() - since > silence:
+                missing = sorted(set(expected) - set(seen))
+                told = f"missing: {', '.join(missing)}" if missing else f"{sum(seen.values())} of {gpus} GPUs"
+                say(f"the cluster is not complete and no node has come for {silence:.0f} s; {told}")
+                return False
+            time.sleep(POLL_SECONDS)
+    finally:
+        watch.end()
+    return True
+
+
+class _Watch:
+    """A process of its own that is in the cluster, so that this one never is."""
+
+    def __init__(self, address: str, processes: list[subprocess.Popen[bytes]]) -> None:
+        self._address = address
+        self._processes = processes
+        self._latest: dict[str, int] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def latest(self) -> dict[str, int] | None:
+        if self._process is None or self._process.poll() is not None:
+            if self._process is not None:
+                self._processes.remove(self._process)
+            if answers(self._address):
+                argv = [sys.executable, __file__, "nodes", self._address]
+                self._process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                self._processes.append(self._process)
+                threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
+        return self._latest
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith(b"{"):
+                self._latest = json.loads(line)
+
+    def end(self) -> None:
+        if self._process is not None:
+            _end(self._process)
+            self._processes.remove(self._process)
+
+
+def answers(address: str) -> bool:
+    """Whether somebody listens at ADDRESS:PORT."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def worker(options: dict[str, str], start: list[str]) -> NoReturn:
+    """Wait until the head answers, then become Ray."""
+    address, silence = options["address"], float(options["silence"])
+    limit = time.monotonic() + silence
+    if not answers(address):
+        say(f"waiting for the head at {address}")
+        while not answers(address):
+            if time.monotonic() > limit:
+                say(f"the head at {address} has not answered for {silence:.0f} s: is its port open to this host?")
+                sys.exit(INCOMPLETE)
+            time.sleep(POLL_SECONDS)
+    os.execvp(start[0], start)
+
+
+def nodes(address: str) -> NoReturn:
+    """Print the GPUs of each living node by its address, whenever that changes."""
+    import ray  # type: ignore[import-not-found]
+
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    told = None
+    while True:
+        alive = [each for each in ray.nodes() if each["Alive"]]
+        found = {each["NodeManagerAddress"]: int(each["Resources"].get("GPU", 0)) for each in alive}
+        if found != told:
+            print(json.dumps(found), flush=True)
+            told = found
+        time.sleep(POLL_SECONDS)
+
+
+def workers(address: str) -> int:
+    """Print vLLM's living workers: name, class, address of the node."""
+    import ray
+    from ray.util.state import list_actors  # type: ignore[import-not-found]
+
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    by_id = {each["NodeID"]: each["NodeManagerAddress"] for each in ray.nodes()}
+    found = [
+        {"name": each.name, "class": each.class_name, "node": by_id.get(each.node_id, each.node_id)}
+        for each in list_actors(filters=[("state", "=", "ALIVE")], limit=1000)
+        if each.class_name in WORKER_CLASSES
+    ]
+    print(json.dumps(sorted(found, key=lambda each: each["name"])), flush=True)
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    role, *rest = arguments
+    if role == "nodes":
+        return nodes(rest[0])
+    if role == "workers":
+        return workers(rest[0])
+    options: dict[str, str] = {}
+    while rest and rest[0] != "--":
+        name, value, *rest = rest
+        options[name[2:]] = value
+    commands: list[list[str]] = [[]]
+    for word in rest[1:]:
+        # The server's own words may hold another `--`.
+        if word == "--" and len(commands) == 1:
+            commands.append([])
+        else:
+            commands[-1].append(word)
+    if role == "head":
+        return head(options, *commands)
+    return worker(options, commands[0])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
