@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import posixpath
 import shlex
 import socket
 import stat
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onecat.config.schema import Deployment
+from onecat.deploy.host_network import has_address, is_taken, listeners, local_addresses
+from onecat.deploy.model_files import inspect_on
 from onecat.deploy.server import Secret
 from onecat.deploy.store import deployments_directory
 from onecat.errors import ExitCode, OnecatError
@@ -38,14 +41,12 @@ def check_plan(plan: Plan) -> None:
 
 def check_model(machine: Machine, directory: str) -> None:
     """Raises OnecatError when the model directory is missing or a file in it is unfit."""
-    from onecat.checkpoints import inspect
-
-    problems = inspect(Path(directory)).problems
+    problems = inspect_on(machine, directory).problems
     if problems:
         first = problems[0]
         raise OnecatError(
             f"the model cannot be served: {Path(first.where).name} {first.text}",
-            where=first.where,
+            where=on_host(machine, first.where),
             details=[f"{problem.where} {problem.text}" for problem in problems[1:]],
             next_steps=list(dict.fromkeys(problem.fix for problem in problems)),
             code=ExitCode.USAGE,
@@ -102,36 +103,48 @@ def check_runtime(profile: str, launcher: object | None, argv: Sequence[str]) ->
 
 def check_readable_in_container(machine: Machine, place: str, user: tuple[int, int]) -> None:
     """Raises OnecatError when the container, which sees this directory only, could not read a file of the model."""
-    directory = Path(place)
-    for path in sorted(directory.iterdir()):
-        if path.is_symlink() and _leaves(path, directory):
+    links = machine.run(["find", place, "-maxdepth", "1", "-type", "l"]).stdout.decode(errors="surrogateescape")
+    for link in sorted(links.splitlines()):
+        target = machine.link_target(link)
+        if link != place and _leaves(target):
             raise OnecatError(
-                f"{path.name} is a link to {path.readlink()}, which the container does not see",
-                where=str(path),
+                f"{posixpath.basename(link)} is a link to {target}, which the container does not see",
+                where=on_host(machine, link),
                 expected="a directory that holds its files itself (a snapshot of the Hugging Face cache does not)",
                 next_steps=[
-                    f"cp -rL {shlex.quote(str(directory))} DIRECTORY, then model.path: DIRECTORY in onecat.yaml",
+                    f"cp -rL {shlex.quote(place)} DIRECTORY, then model.path: DIRECTORY in onecat.yaml",
                     "or write runtime: native, where the profile has it",
                 ],
                 code=ExitCode.USAGE,
             )
-    for path in (directory, *sorted(directory.iterdir())):
-        found = path.stat()
-        needed = 0o5 if path.is_dir() else 0o4
-        shift = 6 if found.st_uid == user[0] else 3 if found.st_gid == user[1] else 0
-        if (found.st_mode >> shift) & needed != needed:
+    for name, found in {"": _followed(machine, place), **machine.entries(place)}.items():
+        needed = 0o5 if found.kind == "directory" else 0o4
+        shift = 6 if found.uid == user[0] else 3 if found.gid == user[1] else 0
+        if (found.mode >> shift) & needed != needed:
             raise OnecatError(
-                f"the server in the container runs as user {user[0]} and could not read {path.name}",
-                where=str(path),
+                f"the server in the container runs as user {user[0]} and could not read "
+                f"{name or posixpath.basename(place)}",
+                where=on_host(machine, f"{place}/{name}" if name else place),
                 expected="files that this user may read",
-                next_steps=[f"chmod -R a+rX {directory}"],
+                next_steps=[f"chmod -R a+rX {shlex.quote(place)}"],
                 code=ExitCode.USAGE,
             )
 
 
-def _leaves(link: Path, directory: Path) -> bool:
-    """Whether a link means something else, or nothing, where `directory` is mounted elsewhere and all there is."""
-    return link.readlink().is_absolute() or not link.resolve().is_relative_to(directory.resolve())
+def _leaves(target: str) -> bool:
+    """Whether a link means something else, or nothing, where its directory is mounted elsewhere and all there is."""
+    return posixpath.isabs(target) or posixpath.normpath(target).split("/")[0] == ".."
+
+
+def _followed(machine: Machine, directory: str) -> FileStatus:
+    parent, name = posixpath.split(posixpath.normpath(directory))
+    found = machine.status(directory)
+    return machine.entries(parent)[name] if found is None or found.kind == "link" else found
+
+
+def on_host(machine: Machine, place: str) -> str:
+    """A path of a host for a person."""
+    return place if machine.is_local else f"{place} on {machine.name}"
 
 
 def check_docker_host(address: str) -> None:
@@ -149,6 +162,9 @@ def check_docker_host(address: str) -> None:
 
 def check_port(machine: Machine, host: str, port: int, key: str) -> None:
     """Raises OnecatError when host:port cannot be listened on. key: the setting to change, as in onecat.yaml."""
+    if not machine.is_local:
+        _check_remote_port(machine, host, port, key)
+        return
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -157,16 +173,29 @@ def check_port(machine: Machine, host: str, port: int, key: str) -> None:
         except socket.gaierror as error:
             raise OnecatError(f"the address {host} is unknown: {error.strerror}", where=key) from error
         except OSError as error:
-            raise _port_error(error, host, port, key) from error
+            raise _port_error(error.errno or 0, host, port, key, "this machine") from error
 
 
-def _port_error(error: OSError, host: str, port: int, key: str) -> OnecatError:
-    if error.errno == errno.EACCES:
+_SOCKETS = "cat /proc/net/tcp; echo; cat /proc/net/tcp6 2>/dev/null; echo"
+_ADDRESSES = "cat /proc/net/fib_trie 2>/dev/null; echo; cat /proc/net/if_inet6 2>/dev/null"
+
+
+def _check_remote_port(machine: Machine, host: str, port: int, key: str) -> None:
+    told = machine.run(["sh", "-c", f"{_SOCKETS}; {_ADDRESSES}"]).stdout.decode(errors="replace")
+    four, six, addresses, addresses6 = (*told.split("\n\n"), "", "", "")[:4]
+    if is_taken(host, port, listeners(four) | listeners(six)):
+        raise _port_error(errno.EADDRINUSE, host, port, key, machine.name)
+    if addresses and not has_address(host, local_addresses(addresses, addresses6)):
+        raise _port_error(errno.EADDRNOTAVAIL, host, port, key, machine.name)
+
+
+def _port_error(number: int, host: str, port: int, key: str, machine: str) -> OnecatError:
+    if number == errno.EACCES:
         found, steps = f"port {port} needs root", [f"set {key} in onecat.yaml to a port above 1023"]
-    elif error.errno == errno.EADDRNOTAVAIL:
-        found, steps = f"this machine has no address {host}", [f"set {key} in onecat.yaml to one it has: ip address"]
+    elif number == errno.EADDRNOTAVAIL:
+        found, steps = f"{machine} has no address {host}", [f"set {key} in onecat.yaml to one it has: ip address"]
     else:
-        found = f"port {port} is in use"
+        found = f"port {port} is in use" + ("" if machine == "this machine" else f" on {machine}")
         steps = [f"find who listens there: ss -ltnp 'sport = :{port}'", f"stop it, or set another {key} in onecat.yaml"]
     return OnecatError(
         found, expected="a free port", where=f"{host}:{port} ({key})", next_steps=steps, code=ExitCode.ROLLED_BACK

@@ -76,6 +76,12 @@ class Machine(Protocol):
     def read(self, path: str) -> bytes | None:
         """The content of a file; None when there is none."""
 
+    def read_part(self, path: str, offset: int, size: int) -> bytes:
+        """So many bytes of a file from a place on; fewer at its end."""
+
+    def link_target(self, path: str) -> str:
+        """What a symbolic link says."""
+
     def write(self, path: str, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
         """Write a file so that a reader sees the old content or the new one, and nothing less after a crash."""
 
@@ -163,6 +169,14 @@ class LocalMachine:
             return Path(path).read_bytes()
         except FileNotFoundError:
             return None
+
+    def read_part(self, path: str, offset: int, size: int) -> bytes:
+        with Path(path).open("rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def link_target(self, path: str) -> str:
+        return str(Path(path).readlink())
 
     def write(self, path: str, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
         write_atomically(Path(path), content, mode, owner)

@@ -76,7 +76,6 @@ class SftpFiles:
         return bytes(content)
 
     def read_part(self, path: str, offset: int, size: int) -> bytes:
-        """So many bytes of a file from a place on; fewer at its end."""
         handle = self._handle(path, _FOR_READING)
         content = bytearray()
         while len(content) < size:
@@ -113,6 +112,9 @@ class SftpFiles:
         handle = self._handle(path, _FOR_WRITING | _CREATE | _APPEND, 0o600)
         requests = [(_WRITE, handle, *at) for at in _pieces(content)]
         self._ask_all(path, [*requests, (_CLOSE, handle)])
+
+    def link_target(self, path: str) -> str:
+        return str(self._ask(path, lambda: self._client.readlink(path)))
 
     def names(self, path: str) -> tuple[str, ...]:
         return tuple(sorted(each.filename for each in self._list(path)))

@@ -124,8 +124,10 @@ class SshMachine:
         return self._files.read(path)
 
     def read_part(self, path: str, offset: int, size: int) -> bytes:
-        """So many bytes of a file from a place on; fewer at its end."""
         return self._files.read_part(path, offset, size)
+
+    def link_target(self, path: str) -> str:
+        return self._files.link_target(path)
 
     def write(self, path: str, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
         self._files.write(path, content, mode, owner)
