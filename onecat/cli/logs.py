@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from onecat.cli import console
+from onecat.cli.machines import HostOption
 
 
 def register(app: typer.Typer) -> None:
@@ -22,24 +23,26 @@ def logs(
     release: Annotated[
         int | None, typer.Option("--release", help="Of this release; by default of the current one.")
     ] = None,
+    hosts: HostOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print as JSON (onecat.logs/1); with -f one document a line.")
     ] = False,
 ) -> None:
     import json
 
-    from onecat.cli.machines import local_machine
+    from onecat.cli.machines import chosen_hosts, only_host, open_hosts
     from onecat.cli.status import chosen_name
     from onecat.deploy import find_deployment, follow_log, last_lines
 
-    store = find_deployment(local_machine(), chosen_name(name, config))
-    if not follow:
-        found = list(last_lines(store, lines, release))
-        if as_json:
-            console.print_json({"schema": "onecat.logs/1", "deployment": store.name, "lines": found})
-        else:
-            print("".join(f"{line}\n" for line in found), end="")
-        return
-    for line in follow_log(store, lines, release):
-        document = {"schema": "onecat.logs/1", "deployment": store.name, "lines": [line]}
-        print(json.dumps(document, ensure_ascii=True) if as_json else line, flush=True)
+    with open_hosts(chosen_hosts(hosts, config, name)) as opened:
+        store = find_deployment(only_host(opened), chosen_name(name, config))
+        if not follow:
+            found = list(last_lines(store, lines, release))
+            if as_json:
+                console.print_json({"schema": "onecat.logs/1", "deployment": store.name, "lines": found})
+            else:
+                print("".join(f"{line}\n" for line in found), end="")
+            return
+        for line in follow_log(store, lines, release):
+            document = {"schema": "onecat.logs/1", "deployment": store.name, "lines": [line]}
+            print(json.dumps(document, ensure_ascii=True) if as_json else line, flush=True)

@@ -13,6 +13,7 @@ from onecat.errors import OnecatError
 
 if TYPE_CHECKING:
     from onecat.deploy import Release, UpRequest
+    from onecat.hosts import Machine
 
 CONFIG_HELP = "onecat.yaml, or the directory it lies in."
 
@@ -31,74 +32,87 @@ def up(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.up/1).")] = False,
 ) -> None:
     from onecat import deploy
-    from onecat.cli.machines import local_machine
+    from onecat.cli.machines import only_host, open_hosts
     from onecat.cli.plan import flag_settings
+    from onecat.config import load_deployment
 
-    prepared = prepare(
-        config_file(config), {} if runtime is None else {"runtime": runtime}, flag_settings(settings or [])
-    )
-    if dry_run:
-        show_dry_run(deploy.dry_run(prepared), as_json)
-        return
-    before = deploy.DeploymentStore(local_machine(), prepared.deployment.name).current()
-    release = bring_up(prepared)
+    file, flags = config_file(config), flag_settings(settings or [])
+    overrides = {} if runtime is None else {"runtime": runtime}
+    with open_hosts(load_deployment(file, overrides).hosts) as hosts:
+        machine = only_host(hosts)
+        prepared = prepare(file, overrides, flags, machine)
+        if dry_run:
+            show_dry_run(deploy.dry_run(prepared), as_json)
+            return
+        before = deploy.DeploymentStore(machine, prepared.deployment.name).current()
+        release = bring_up(prepared, machine)
     changed = before is None or before.number != release.number
     if as_json:
         console.print_json(deploy.up_document(release, changed))
         return
     print(f"{release.deployment} release {release.number} serves {release.model} at {release.endpoint}/v1")
-    print(f"  files:   {release.directory}")
+    print(f"  files:   {release.directory}" + ("" if machine.is_local else f" on {machine.name}"))
     unit = Path(release.directory, "systemd", f"onecat-{release.deployment}.service")
-    if unit.exists():
+    if machine.is_local and unit.exists():
         print(f"  systemd: to let systemd run it instead: onecat down, then sudo cp {unit} /etc/systemd/system/")
         print(f"           and sudo systemctl enable --now {unit.name}")
     print("  next:    onecat status; onecat logs -f; onecat down")
 
 
 def prepare(
-    config: Path, overrides: Mapping[str, Any], settings: Mapping[str, bool | int | float | str] | None = None
+    config: Path,
+    overrides: Mapping[str, Any],
+    settings: Mapping[str, bool | int | float | str] | None = None,
+    machine: Machine | None = None,
 ) -> UpRequest:
     """Read configuration and facts and make the plan; nothing has been changed yet.
 
     Parameters:
         overrides: values of onecat.yaml by dotted path; settings: `vllm serve` flags. Both from the command line.
+        machine: the host that it is for; None for this machine.
 
     Raises OnecatError for what is wrong with the configuration or the model.
     """
-    from onecat.checkpoints import inspect
-    from onecat.cli.machines import local_machine
+    from onecat.cli.machines import facts_of, local_machine
     from onecat.config import load_deployment, load_profile
     from onecat.deploy import UpRequest
-    from onecat.deploy.preflight import check_model
+    from onecat.deploy.model_files import inspect_on
+    from onecat.deploy.preflight import check_checkpoint
     from onecat.images import find_runtime
     from onecat.paths import home
     from onecat.planner import make_plan
-    from onecat.probe import collect_local
 
+    machine = machine or local_machine()
     deployment = load_deployment(config, overrides)
     profile = load_profile(deployment.profile)
-    model = Path(deployment.model.path)
-    check_model(local_machine(), str(model))
-    facts = collect_local()
-    plan = make_plan(deployment, profile, inspect(model), facts, settings)
-    if deployment.hosts != ("local",):
+    checkpoint = inspect_on(machine, deployment.model.path)
+    check_checkpoint(machine, checkpoint)
+    facts = facts_of(machine)
+    plan = make_plan(deployment, profile, checkpoint, facts, settings)
+    if plan.runtime == "native" and not machine.is_local:
         raise OnecatError(
-            f"hosts: {', '.join(deployment.hosts)}",
-            expected="hosts: [local]; this version deploys on this machine only",
-            next_steps=["set hosts: [local] in onecat.yaml and run onecat on that host"],
+            f"runtime: native, which runs on this machine only, and the host is {machine.name}",
+            expected="runtime: container on another host",
+            where=str(config),
+            next_steps=[
+                "set runtime: container in onecat.yaml, where the profile has it",
+                f"or set hosts: [local] and run onecat on {machine.name}",
+            ],
         )
     launcher = find_runtime(profile, home()) if plan.runtime == "native" else None
-    return UpRequest(deployment, profile, plan, launcher, facts)
+    return UpRequest(deployment, profile, plan, launcher, facts, model_is_checked=True)
 
 
-def bring_up(request: UpRequest) -> Release:
-    """Start what was prepared and wait until it answers well. Being told to end, or losing the terminal,
-    counts as Ctrl-C: it is undone."""
+def bring_up(request: UpRequest, machine: Machine | None = None) -> Release:
+    """Start what was prepared on its host (None: this machine) and wait until it answers well.
+
+    Being told to end, or losing the terminal, counts as Ctrl-C: it is undone.
+    """
     from onecat import deploy
     from onecat.cli.machines import local_machine
 
     console.end_like_ctrl_c()
-    return deploy.up(request, local_machine(), console.progress)
+    return deploy.up(request, machine or local_machine(), console.progress)
 
 
 def config_file(path: Path) -> Path:

@@ -21,6 +21,7 @@ from onecat.errors import ExitCode, OnecatError
 from onecat.planner.records import ContainerPlan, Plan
 
 if TYPE_CHECKING:
+    from onecat.checkpoints import Checkpoint
     from onecat.hosts import FileStatus, Machine
 
 # Logs of one release (onecat.deploy.native: 4 pieces of 16 MiB) and some room for state.
@@ -41,7 +42,12 @@ def check_plan(plan: Plan) -> None:
 
 def check_model(machine: Machine, directory: str) -> None:
     """Raises OnecatError when the model directory is missing or a file in it is unfit."""
-    problems = inspect_on(machine, directory).problems
+    check_checkpoint(machine, inspect_on(machine, directory))
+
+
+def check_checkpoint(machine: Machine, checkpoint: Checkpoint) -> None:
+    """Raises OnecatError when a file of a checkpoint on a host is unfit."""
+    problems = checkpoint.problems
     if problems:
         first = problems[0]
         raise OnecatError(

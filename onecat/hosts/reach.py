@@ -13,7 +13,7 @@ from onecat.hosts.target import Target
 from onecat.hosts.transport import Transport
 
 if TYPE_CHECKING:
-    from onecat.hosts.ssh import SshAccess
+    from onecat.hosts.ssh import SshAccess, SshTransport
 
 CONNECT_SECONDS = 10.0
 DEFAULT_PARALLEL = 16
@@ -44,8 +44,10 @@ class Reach:
 
     def transport(self, target: Target) -> Transport:
         """The way to a host. Raises OnecatError (exit code 2) when the configuration of ssh cannot be used."""
-        if target.is_local:
-            return LocalTransport()
+        return LocalTransport() if target.is_local else self.ssh_transport(target)
+
+    def ssh_transport(self, target: Target) -> SshTransport:
+        """The way to a host over SSH. Raises OnecatError (exit code 2); see transport."""
         with self._lock:
             if self._ssh is None:
                 _import_paramiko()
