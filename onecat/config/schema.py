@@ -262,6 +262,9 @@ class Tls(Record):
 
     certificate: str = Field(pattern=r"^/[^,\x00]*$", description="PEM file with the certificate and its chain")
     key: str = Field(pattern=r"^/[^,\x00]*$", description="PEM file with the private key, for root's eyes only")
+    hsts_seconds: int = Field(
+        0, ge=0, description="How long browsers shall insist on TLS here (Strict-Transport-Security); 0: not told"
+    )
 
 
 class Limits(Record):
@@ -300,6 +303,9 @@ class Proxy(Record):
     limits: Limits = Limits()
     metrics_from: tuple[str, ...] = Field(
         ("127.0.0.1", "::1"), description="Addresses and networks that may read /metrics"
+    )
+    open_paths: tuple[Annotated[str, Field(pattern=r"^/[A-Za-z0-9][A-Za-z0-9_./-]*$")], ...] = Field(
+        (), description="What clients may ask outside /v1, as /tokenize; with a / at its end, all below it"
     )
 
 

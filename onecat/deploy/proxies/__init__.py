@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onecat.deploy.releases import ProxyKind
     from onecat.deploy.store import DeploymentStore
 
-_KINDS: dict[str, str] = {"own": "OwnNginx"}
+_KINDS: dict[str, str] = {"host": "HostNginx", "own": "OwnNginx", "container": "ContainerNginx"}
 
 __all__ = ["Proxy", "proxy_of"]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from onecat.deploy.nginx_build import NginxBuild, parse_build
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
 
 # Also where an ordinary user's PATH does not lead.
 _FIND = 'PATH="$PATH:/usr/sbin:/usr/local/sbin:/usr/local/nginx/sbin"; command -v nginx'
+_PLACE = re.compile(r" in (\S+:\d+)$")
 
 
 def find_nginx(machine: Machine) -> str | None:
@@ -19,13 +22,36 @@ def find_nginx(machine: Machine) -> str | None:
     return found or None
 
 
-def missing_nginx(machine: Machine) -> OnecatError:
-    """What to tell when there is no nginx that a release counts on."""
-    return OnecatError(
-        "nginx is not installed" + ("" if machine.is_local else f" on {machine.name}"),
-        next_steps=["install it: apt-get install nginx-light", "or set proxy.kind: none in onecat.yaml"],
-        code=ExitCode.ROLLED_BACK,
-    )
+def need_nginx(machine: Machine) -> str:
+    """The path of the nginx program on a host. Raises OnecatError where there is none."""
+    program = find_nginx(machine)
+    if program is None:
+        raise OnecatError(
+            "nginx is not installed" + ("" if machine.is_local else f" on {machine.name}"),
+            next_steps=["install it: apt-get install nginx-light", "or set proxy.kind: none in onecat.yaml"],
+            code=ExitCode.ROLLED_BACK,
+        )
+    return program
+
+
+def build_of(machine: Machine, program: str) -> NginxBuild:
+    """Which nginx a program is. Raises OnecatError when it is none."""
+    asked = machine.run([program, "-V"])
+    return need_build((asked.stderr + asked.stdout).decode(errors="replace"), program)
+
+
+def need_build(text: str, where: str) -> NginxBuild:
+    """Which nginx printed this for -V. Raises OnecatError when none did."""
+    build = parse_build(text)
+    if build is None:
+        raise OnecatError(
+            "this is no nginx, or it does not run",
+            where=where,
+            details=text.splitlines()[:5],
+            next_steps=["install nginx: apt-get install nginx-light"],
+            code=ExitCode.ROLLED_BACK,
+        )
+    return build
 
 
 def worker_user(machine: Machine) -> str | None:
@@ -36,9 +62,35 @@ def worker_user(machine: Machine) -> str | None:
     return f"nobody {group}" if group else "nobody"
 
 
-def refused(done: Completed, where: str, found: str | None = None) -> OnecatError:
+def master_state(machine: Machine, pid: int) -> str | None:
+    """The command line of a process, when it lives; else None."""
+    title = (machine.read(f"/proc/{pid}/cmdline") or b"").decode(errors="replace").replace("\0", " ")
+    stat = (machine.read(f"/proc/{pid}/stat") or b") X").decode(errors="replace").rpartition(")")[2].split()
+    return None if not stat or stat[0] in "ZX" else title
+
+
+def workers_of(machine: Machine, pid: int | None) -> frozenset[int]:
+    """The worker processes of a master process."""
+    children = None if pid is None else machine.read(f"/proc/{pid}/task/{pid}/children")
+    return frozenset(int(word) for word in (children or b"").split())
+
+
+def words_of(done: Completed) -> str:
+    """All that nginx has said."""
+    return (done.stderr + done.stdout).decode(errors="replace")
+
+
+def place_of(output: str) -> str | None:
+    """The `file:line` that nginx objects to."""
+    for line in output.splitlines():
+        found = _PLACE.search(line.strip())
+        if found is not None and "[emerg]" in line:
+            return found[1]
+    return None
+
+
+def refused(output: str, where: str, found: str | None = None) -> OnecatError:
     """What to tell for an nginx that ended with an error. found: what that means; None: told from nginx's words."""
-    output = done.stderr.decode(errors="replace")
     lines = [line for line in output.splitlines() if "[emerg]" in line or "[error]" in line] or output.splitlines()
     steps = ["read nginx's words above; onecat's templates or the proxy section of onecat.yaml are at fault"]
     if "Permission denied" in output and "bind()" in output:
@@ -47,5 +99,8 @@ def refused(done: Completed, where: str, found: str | None = None) -> OnecatErro
     elif "Address already in use" in output:
         found = "the port of proxy.listen is in use"
         steps = ["find who listens there: ss -ltnp", "stop it, or set another proxy.listen in onecat.yaml"]
+    elif "cannot load certificate" in output or "SSL_CTX_use_PrivateKey" in output:
+        found = "nginx cannot use the certificate or the key of proxy.tls"
+        steps = ["see nginx's words above", "openssl x509 -noout -subject -enddate -in CERTIFICATE"]
     told = found or "nginx does not accept its configuration"
     return OnecatError(told, where=where, details=lines[:5], next_steps=steps, code=ExitCode.ROLLED_BACK)

@@ -1,0 +1,141 @@
+"""What an nginx of our own has in common with one in a container: all its files lie in one directory of the host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from onecat.deploy.client_keys import render_keys
+from onecat.deploy.nginx_build import NginxBuild
+from onecat.deploy.proxies.program import refused, workers_of
+from onecat.deploy.site import KEYS_FILE, Site, render_main, render_site
+
+if TYPE_CHECKING:
+    from onecat.deploy.store import DeploymentStore
+
+ACCESS_LOG = "logs/access.log"
+ERROR_LOG = "logs/error.log"
+_FOLDERS = ("logs", "temporary")
+RELOAD_SECONDS = 15.0
+LARGEST_LOG = 64 * 2**20
+"""Bytes of a log above which the next change of the site begins a new one; one old one is kept."""
+
+
+class DirectoryNginx:
+    """The part of Proxy that is about files and workers."""
+
+    pid_file = "nginx.pid"
+
+    def __init__(self, store: DeploymentStore) -> None:
+        self._machine = store.machine
+        self._name = store.name
+        self._directory = store.proxy_directory
+
+    # --- what each kind knows ---
+
+    def _build(self, site: Site) -> NginxBuild:
+        raise NotImplementedError
+
+    def _worker_user(self) -> str | None:
+        raise NotImplementedError
+
+    def _test(self, site: Site, directory: str) -> str | None:
+        """nginx's words when it does not accept the files in a directory."""
+        raise NotImplementedError
+
+    def _reload(self, site: Site) -> str | None:
+        """Tell a running nginx to read its files; its words when that does not go."""
+        raise NotImplementedError
+
+    def _start(self, site: Site) -> str | None:
+        """Start nginx; its words when it does not."""
+        raise NotImplementedError
+
+    def pid(self) -> int | None:
+        """The master process, when it runs and is this instance's."""
+        raise NotImplementedError
+
+    # --- what they share ---
+
+    def check(self, site: Site, directory: str) -> None:
+        files = self._files(site)
+        if site.checks_keys and KEYS_FILE not in files:
+            files[KEYS_FILE] = self._machine.read(f"{self._directory}/{KEYS_FILE}") or b""
+        self._write(directory, files)
+        try:
+            words = self._test(site, directory)
+        finally:
+            # The keys of clients lie in one place only.
+            self._machine.remove(f"{directory}/{KEYS_FILE}")
+        if words is not None:
+            raise refused(words, directory, "nginx does not accept the configuration written for it")
+
+    def apply(self, site: Site) -> None:
+        files = self._files(site)
+        before = {name: self._machine.read(f"{self._directory}/{name}") for name in (*files, KEYS_FILE)}
+        self._write(self._directory, files)
+        found = None
+        words = self._test(site, self._directory)
+        if words is None:
+            found = "nginx could not be started"
+            self._rotate()
+            words = self._reload_and_see(site) if self.running() else self._start(site)
+        if words is not None:
+            self._write(self._directory, {name: text for name, text in before.items() if text is not None})
+            raise refused(words, self._directory, found)
+        if not site.checks_keys:
+            self._machine.remove(f"{self._directory}/{KEYS_FILE}")
+
+    def running(self) -> bool:
+        return self.pid() is not None
+
+    def workers(self) -> frozenset[int]:
+        return workers_of(self._machine, self.pid())
+
+    def access_lines(self, count: int) -> list[str]:
+        path = f"{self._directory}/{ACCESS_LOG}"
+        return self._machine.run(["tail", "-n", str(count), path]).stdout.decode("utf-8", "replace").splitlines()
+
+    def _files(self, site: Site) -> dict[str, bytes]:
+        build = self._build(site)
+        files = {
+            "nginx.conf": render_main(site, self._worker_user(), build, self.pid_file).encode(),
+            "site.conf": render_site(site, ACCESS_LOG, build).encode(),
+        }
+        if site.checks_keys and site.keys is not None:
+            files[KEYS_FILE] = render_keys(site.identifier, site.keys).encode()
+        return files
+
+    def _write(self, directory: str, files: dict[str, bytes]) -> None:
+        for name in _FOLDERS:
+            self._machine.make_directory(f"{directory}/{name}")
+        for name, content in files.items():
+            self._machine.write(f"{directory}/{name}", content, 0o600)
+
+    def _reload_and_see(self, site: Site) -> str | None:
+        """A master that cannot do what it is told goes on as before, and says so in its log alone."""
+        log = f"{self._directory}/{ERROR_LOG}"
+        before, seen = self.workers(), len(self._machine.read(log) or b"")
+        words = self._reload(site)
+        if words is not None or new_workers(self.workers, before):
+            return words
+        said = (self._machine.read(log) or b"")[seen:].decode(errors="replace")
+        return said or "nginx has not taken up its new configuration, and does not say why"
+
+    def _rotate(self) -> None:
+        """Begin new logs where the old ones are large; the start or reload that follows opens them."""
+        folder = f"{self._directory}/logs"
+        for name, entry in self._machine.entries(folder).items():
+            if name.endswith(".log") and entry.size > LARGEST_LOG:
+                self._machine.rename(f"{folder}/{name}", f"{folder}/{name}.1")
+
+
+def new_workers(workers: Callable[[], frozenset[int]], before: frozenset[int]) -> bool:
+    """Wait until an nginx has workers that it had not before: only then its new configuration is in force."""
+    limit = time.monotonic() + RELOAD_SECONDS
+    while time.monotonic() < limit:
+        if workers() - before:
+            return True
+        time.sleep(0.02)
+    return False

@@ -1,0 +1,285 @@
+"""The host's own nginx: one file of ours in its conf.d, as root; files of others are never written.
+
+nginx itself is asked about everything: `nginx -T` tells where conf.d is, and a configuration that it does not take, or
+that has two sites of one name, is never loaded.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+from onecat.deploy.client_keys import render_keys
+from onecat.deploy.nginx_build import NginxBuild
+from onecat.deploy.proxies.directory import new_workers
+from onecat.deploy.proxies.host_configuration import (
+    Clash,
+    Dump,
+    clashes,
+    conflicting_names,
+    parse_dump,
+    with_included,
+)
+from onecat.deploy.proxies.program import (
+    build_of,
+    master_state,
+    need_nginx,
+    place_of,
+    refused,
+    words_of,
+    workers_of,
+)
+from onecat.deploy.releases import ProxyKind
+from onecat.deploy.site import Site, render_site
+from onecat.errors import ExitCode, OnecatError
+
+if TYPE_CHECKING:
+    from onecat.deploy.store import DeploymentStore
+    from onecat.hosts import Machine
+
+_FOLLOW_SECONDS = 15.0
+
+
+class HostNginx:
+    """See Proxy."""
+
+    kind: ProxyKind = "host"
+    after_reboot = True
+
+    def __init__(self, store: DeploymentStore) -> None:
+        self._store = store
+        self._name = store.name
+
+    def check(self, site: Site, directory: str) -> None:
+        root, dump = self._root(), self._dump()
+        build = self._build(root)
+        root_or_us = self._store.machine
+        root_or_us.make_directory(directory)
+        text = render_site(site, self._access_log(build), build, self._keys_path(dump))
+        root_or_us.write(f"{directory}/{site.file_name}", text.encode())
+        self._check_beside_others(root, dump, site, text)
+
+    def apply(self, site: Site) -> None:
+        root, dump = self._root(), self._dump()
+        build, log = self._build(root), self._access_log(self._build(root))
+        text = render_site(site, log, build, self._keys_path(dump))
+        self._check_beside_others(root, dump, site, text)
+        paths = (self._site_path(dump), self._keys_path(dump))
+        before = {path: root.read(path) for path in paths}
+        try:
+            if site.checks_keys and site.keys is not None:
+                root.write(paths[1], render_keys(site.identifier, site.keys).encode(), 0o600)
+            root.write(paths[0], text.encode(), 0o644)
+            self._reload(root)
+        except BaseException:
+            self._put_back(root, before)
+            raise
+        if not site.checks_keys:
+            root.remove(paths[1])
+
+    def remove(self) -> None:
+        root, dump = self._root(), self._dump()
+        paths = (self._site_path(dump), self._keys_path(dump))
+        before = {path: root.read(path) for path in paths}
+        if before[paths[0]] is None:
+            return
+        try:
+            for path in paths:
+                root.remove(path)
+            if self._pid(root, dump) is not None:
+                self._reload(root)
+        except BaseException:
+            self._put_back(root, before)
+            raise
+
+    def running(self) -> bool:
+        root = self._store.machine.root()
+        if root is None:
+            return False
+        found = host_configuration(root)
+        if isinstance(found, OnecatError):
+            # Somebody broke a file after nginx had read it: it serves on by what it has read.
+            return self._serves_on(root)
+        return self._pid(root, found) is not None and root.status(self._site_path(found)) is not None
+
+    def workers(self) -> frozenset[int]:
+        root = self._store.machine.root()
+        return frozenset() if root is None else workers_of(root, self._any_pid(root))
+
+    def access_lines(self, count: int) -> list[str]:
+        root = self._root()
+        path = self._access_log(self._build(root))
+        return root.run(["tail", "-n", str(count), path]).stdout.decode("utf-8", "replace").splitlines()
+
+    # --- what is where ---
+
+    def _root(self) -> Machine:
+        root = self._store.machine.root()
+        if root is None:
+            raise OnecatError(
+                "only root may give the host's nginx a site",
+                where=self._store.machine.name,
+                next_steps=["run onecat as root, or with sudo", "or set proxy.instance: own in onecat.yaml"],
+                code=ExitCode.ROLLED_BACK,
+            )
+        return root
+
+    def _dump(self) -> Dump:
+        found = host_configuration(self._root())
+        if isinstance(found, OnecatError):
+            raise found
+        return found
+
+    def _build(self, root: Machine) -> NginxBuild:
+        return build_of(root, need_nginx(root))
+
+    def _site_path(self, dump: Dump) -> str:
+        return f"{dump.site_directory}/onecat-{self._name}.conf"
+
+    def _keys_path(self, dump: Dump) -> str:
+        return f"{dump.site_directory}/onecat-{self._name}.keys"
+
+    def _access_log(self, build: NginxBuild) -> str:
+        """Beside nginx's own log, where the distribution's log rotation finds it."""
+        folder = posixpath.dirname(build.path("http-log-path") or "/var/log/nginx/access.log")
+        return f"{folder}/onecat-{self._name}.access.log"
+
+    def _pid(self, root: Machine, dump: Dump) -> int | None:
+        return running_pid(root, dump.pid_path(self._build(root)))
+
+    def _any_pid(self, root: Machine) -> int | None:
+        found = host_configuration(root)
+        if isinstance(found, Dump):
+            return self._pid(root, found)
+        return running_pid(root, self._build(root).path("pid-path") or "/run/nginx.pid")
+
+    def _serves_on(self, root: Machine) -> bool:
+        folder = posixpath.dirname(self._build(root).path("conf-path") or "/etc/nginx/nginx.conf")
+        return self._any_pid(root) is not None and root.status(f"{folder}/conf.d/onecat-{self._name}.conf") is not None
+
+    # --- what is done ---
+
+    def _check_beside_others(self, root: Machine, dump: Dump, site: Site, text: str) -> None:
+        """Let nginx judge all files of the host with the new one in place of ours, before ours is changed."""
+        found = clashes(dump, site, self._site_path(dump))
+        if found:
+            raise _clash(site, found[0])
+        ours = self._site_path(dump)
+        folder = posixpath.dirname(dump.main)
+        trial, candidate, keys = (f"{folder}/.onecat-{self._name}.{end}" for end in ("trial", "candidate", "keys"))
+        others = [
+            f"{dump.site_directory}/{name}"
+            for name in root.names(dump.site_directory)
+            if name.endswith(".conf") and not name.startswith(".") and f"{dump.site_directory}/{name}" != ours
+        ]
+        if site.checks_keys:
+            content = root.read(self._keys_path(dump)) if site.keys is None else None
+            written = render_keys(site.identifier, site.keys).encode() if site.keys is not None else content or b""
+            root.write(keys, written, 0o600)
+            text = text.replace(f"include {self._keys_path(dump)};", f"include {keys};")
+        try:
+            root.write(candidate, text.encode(), 0o600)
+            root.write(trial, with_included(dump, [*others, candidate]).encode(), 0o600)
+            tested = root.run([need_nginx(root), "-t", "-c", trial])
+        finally:
+            for path in (trial, candidate, keys):
+                root.remove(path)
+        words = words_of(tested)
+        if tested.exit_code != 0:
+            raise refused(words, ours, "the host's nginx does not accept the site with its other ones")
+        mine = set(site.server_name.split())
+        if taken := [line for line in conflicting_names(words) if line.name in mine]:
+            raise _clash(site, taken[0])
+
+    def _reload(self, root: Machine) -> None:
+        """Test all files, let nginx read them, and see that it has. Raises OnecatError."""
+        dump = self._dump()
+        pid = self._pid(root, dump)
+        if pid is None:
+            raise not_running(root)
+        before = workers_of(root, pid)
+        log = self._build(root).path("error-log-path") or "/var/log/nginx/error.log"
+        seen = size_of(root, log)
+        told = root.run([need_nginx(root), "-s", "reload"])
+        if told.exit_code != 0:
+            raise refused(words_of(told), dump.main)
+        if not new_workers(lambda: workers_of(root, pid), before):
+            said = (root.read(log) or b"")[seen:].decode(errors="replace")
+            raise refused(said, log, "the host's nginx goes on with its configuration of before")
+
+    def _put_back(self, root: Machine, before: dict[str, bytes | None]) -> None:
+        for path, content in before.items():
+            if content is None:
+                root.remove(path)
+            else:
+                root.write(path, content, 0o600 if path.endswith(".keys") else 0o644)
+
+
+def host_configuration(root: Machine) -> Dump | OnecatError:
+    """All that the host's nginx would read now; an OnecatError, not raised, with whose file and line it would refuse,
+    or that conf.d is none of its folders."""
+    program = need_nginx(root)
+    dumped = root.run([program, "-T"])
+    if dumped.exit_code != 0:
+        return broken(words_of(dumped), root)
+    dump = parse_dump(dumped.stdout.decode(errors="replace"))
+    if dump is None:
+        return OnecatError(
+            "the host's nginx reads no folder conf.d",
+            expected="include conf.d/*.conf; in the http block of nginx.conf",
+            where=build_of(root, program).path("conf-path"),
+            next_steps=["add it: include /etc/nginx/conf.d/*.conf;", "or set proxy.instance: own in onecat.yaml"],
+            code=ExitCode.ROLLED_BACK,
+        )
+    return dump
+
+
+def broken(words: str, root: Machine) -> OnecatError:
+    """What to tell when the host's nginx is broken before anything of ours is changed."""
+    place = place_of(words)
+    lines = [line for line in words.splitlines() if "[emerg]" in line] or words.splitlines()
+    return OnecatError(
+        "the configuration of the host's nginx is broken already" + (f": see {place}" if place else ""),
+        where=place or root.name,
+        details=lines[:5],
+        expected="nginx -t without an error; nothing was changed, and nginx serves as before",
+        next_steps=[f"mend {place.rpartition(':')[0]}" if place else "mend it", "nginx -t", "then type it again"],
+        code=ExitCode.ROLLED_BACK,
+    )
+
+
+def not_running(root: Machine) -> OnecatError:
+    """What to tell when the host has nginx and does not run it."""
+    return OnecatError(
+        "the host's nginx does not run",
+        where=root.name,
+        next_steps=["systemctl enable --now nginx", "or set proxy.instance: own in onecat.yaml"],
+        code=ExitCode.ROLLED_BACK,
+    )
+
+
+def running_pid(root: Machine, path: str) -> int | None:
+    """The master process that an nginx's pid file names, when it lives."""
+    text = (root.read(path) or b"").decode(errors="replace").strip()
+    if not text.isdigit():
+        return None
+    title = master_state(root, int(text))
+    return int(text) if title is not None and "nginx" in title else None
+
+
+def size_of(root: Machine, path: str) -> int:
+    found = root.status(path)
+    return 0 if found is None else found.size
+
+
+def _clash(site: Site, clash: Clash) -> OnecatError:
+    return OnecatError(
+        clash.told,
+        expected="a name, or an address and port, that no other site of this nginx has",
+        where=clash.where,
+        next_steps=[
+            "set proxy.server_name in onecat.yaml to a name of its own, or proxy.listen to another port",
+            "or set proxy.instance: own in onecat.yaml",
+        ],
+        code=ExitCode.ROLLED_BACK,
+    )
