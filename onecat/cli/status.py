@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onecat.cli import console
+from onecat.cli.machines import HostOption
 
 if TYPE_CHECKING:
-    from onecat.deploy import DeploymentStatus
+    from onecat.deploy import Overview
 
 NAME_HELP = "Deployment name; by default that of --config, of ./onecat.yaml, or all there are."
 
@@ -22,21 +23,55 @@ def register(app: typer.Typer) -> None:
 def status(
     name: Annotated[str | None, typer.Argument(help=NAME_HELP, show_default=False)] = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="onecat.yaml that names it.")] = None,
+    hosts: HostOption = None,
+    watching: Annotated[
+        bool, typer.Option("--watch", "-w", help="Look again and again, and show what has changed, until Ctrl-C.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, metavar="SECONDS", help="Between two looks of --watch.")
+    ] = 2.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.status/1).")] = False,
 ) -> None:
-    from onecat.cli.machines import local_machine
-    from onecat.deploy import deployments, find_deployment, status, status_document, unhealthy_exit
+    from onecat.cli.machines import chosen_hosts, open_hosts
+    from onecat.deploy import overviews, overviews_document, overviews_exit
 
     wanted = chosen_name(name, config)
-    machine = local_machine()
-    everything = deployments(machine)
-    stores = (find_deployment(machine, wanted),) if wanted or not everything else everything
-    statuses = [status(store) for store in stores]
+    with open_hosts(chosen_hosts(hosts, config, name)) as opened:
+        several = len(opened.machines) > 1
+
+        def look() -> list[Overview]:
+            return overviews(opened.machines, wanted)
+
+        if watching:
+            from onecat.cli.watch import watch_deployments
+
+            code = watch_deployments(
+                look,
+                lambda found: int(overviews_exit(found)),
+                several_hosts=several,
+                interval=interval,
+                as_json=as_json,
+            )
+            raise typer.Exit(code)
+        found = look()
     if as_json:
-        console.print_json(status_document(statuses))
+        console.print_json(overviews_document(found))
     else:
-        print("\n\n".join(text(found) for found in statuses))
-    raise typer.Exit(int(unhealthy_exit(statuses)))
+        _print(found, several)
+    raise typer.Exit(int(overviews_exit(found)))
+
+
+def _print(found: list[Overview], several_hosts: bool) -> None:
+    from rich.console import Console
+
+    from onecat.render.deployments import status_lines
+    from onecat.render.text import Line, print_lines
+
+    screen = Console()
+    for number, each in enumerate(found):
+        if number:
+            print_lines(screen, [Line("")])
+        print_lines(screen, status_lines(each, several_hosts=several_hosts, width=min(screen.width, 100)))
 
 
 def chosen_name(name: str | None, config: Path | None) -> str | None:
@@ -51,37 +86,3 @@ def chosen_name(name: str | None, config: Path | None) -> str | None:
     from onecat.config import load_deployment
 
     return load_deployment(path).name
-
-
-def text(found: DeploymentStatus) -> str:
-    """A status for a person."""
-    rows: list[tuple[str, object]] = [
-        ("release", found.release),
-        ("runtime", found.runtime),
-        ("container", found.container),
-        ("pid", found.pid),
-        ("health", found.health),
-        ("model", found.model),
-        ("endpoint", found.endpoint and f"{found.endpoint}/v1"),
-        ("server", found.server),
-        ("nginx", found.proxy),
-        ("uptime", None if found.uptime_seconds is None else duration(found.uptime_seconds)),
-        ("restarts", found.restarts or None),
-        ("last exit", found.last_exit),
-        ("cause", found.cause),
-    ]
-    lines = [f"{found.name}: {found.state.replace('-', ' ')}"]
-    lines += [f"  {label + ':':<11}{value}" for label, value in rows if value is not None]
-    lines += [f"  {'next:':<11}{step}" for step in found.next_steps]
-    return "\n".join(lines)
-
-
-def duration(seconds: float) -> str:
-    """Seconds in the two largest units: `3 d 4 h`, `12 s`."""
-    rest = int(seconds)
-    parts: list[str] = []
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        count, rest = divmod(rest, size)
-        if count or (unit == "s" and not parts):
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from onecat.deploy.store import read_json, write_json
@@ -27,9 +27,13 @@ def note_choices(run: Run, release: Release, server: Server) -> tuple[Surprise, 
 
     Raises OnecatError when something was not planned and the request is strict.
     """
-    found = read_choices(server.last_lines(_READ_LINES))
-    unexpected = surprises(found, expected_of(run.machine, run.plan))
-    document = {**to_document(found), "surprises": [asdict(each) for each in unexpected]}
+    found, planned = read_choices(server.last_lines(_READ_LINES)), expected_of(run.machine, run.plan)
+    unexpected = surprises(found, planned)
+    document = {
+        **to_document(found),
+        "planned": asdict(planned),
+        "surprises": [asdict(each) for each in unexpected],
+    }
     write_json(run.machine, f"{release.directory}/{ENGINE_FILE}", document)
     if found.empty:
         if run.request.strict:
@@ -63,13 +67,23 @@ def _strict_failure(release: Release, unexpected: tuple[Surprise, ...]) -> Oneca
     )
 
 
-def kept_choices(machine: Machine, release: Release) -> tuple[EngineChoices, tuple[Surprise, ...]] | None:
-    """What was kept of a release; None where nothing was, as of one that never was ready."""
+@dataclass(frozen=True)
+class KeptChoices:
+    """What was kept of a release that was ready: what its engine chose, what was planned, and what did not fit."""
+
+    chosen: EngineChoices
+    planned: Expected
+    surprises: tuple[Surprise, ...]
+
+
+def kept_choices(machine: Machine, release: Release) -> KeptChoices | None:
+    """What the engine of a release has chosen; None where nothing was kept, as of one that never was ready."""
     document = read_json(machine, f"{release.directory}/{ENGINE_FILE}")
     if document is None:
         return None
-    unexpected = tuple(Surprise(**{**each, "fix": tuple(each["fix"])}) for each in document.pop("surprises"))
-    return from_document(document), unexpected
+    found = tuple(Surprise(**{**each, "fix": tuple(each["fix"])}) for each in document.pop("surprises"))
+    planned = Expected(**document.pop("planned"))
+    return KeptChoices(from_document(document), planned, found)
 
 
 def expected_of(machine: Machine, plan: Plan) -> Expected:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from onecat.deploy.failures import told_lines
@@ -17,15 +17,25 @@ from onecat.deploy.servers import server_of
 from onecat.deploy.store import DeploymentStore
 from onecat.deploy.supervisor import timestamp
 from onecat.deploy.traffic import Traffic
-from onecat.errors import ExitCode, OnecatError
+from onecat.errors import OnecatError
 from onecat.observe import diagnose
 
 STATUS_SCHEMA = "onecat.status/1"
 UP_SCHEMA = "onecat.up/1"
 # serving: healthy. unhealthy: its process runs and /health does not answer. restarting: crashed, starts again soon.
 # keeps-crashing: given up. lost: the supervisor is dead. proxy-down: the server is healthy, nginx is not.
+# unreachable: its host, or the Docker daemon there.
 State = Literal[
-    "serving", "starting", "unhealthy", "restarting", "keeps-crashing", "lost", "proxy-down", "failed", "stopped"
+    "serving",
+    "starting",
+    "unhealthy",
+    "restarting",
+    "keeps-crashing",
+    "lost",
+    "proxy-down",
+    "failed",
+    "stopped",
+    "unreachable",
 ]
 
 
@@ -211,11 +221,6 @@ def down(store: DeploymentStore, report: Callable[[str], None] = lambda text: No
         return stopped
 
 
-def status_document(statuses: list[DeploymentStatus]) -> dict[str, Any]:
-    """Statuses as the `onecat.status/1` document."""
-    return {"schema": STATUS_SCHEMA, "deployments": [asdict(status) for status in statuses]}
-
-
 def up_document(release: Release, changed: bool) -> dict[str, Any]:
     """A release as the `onecat.up/1` document. changed: whether `up` had to do anything."""
     return {
@@ -234,8 +239,3 @@ def up_document(release: Release, changed: bool) -> dict[str, Any]:
         "protected": release.protected,
         "time": timestamp(time.time()),
     }
-
-
-def unhealthy_exit(statuses: list[DeploymentStatus]) -> ExitCode:
-    """FINE when every deployment serves, else NO."""
-    return ExitCode.FINE if all(status.state == "serving" for status in statuses) else ExitCode.NO
