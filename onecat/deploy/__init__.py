@@ -15,10 +15,9 @@ if TYPE_CHECKING:
         follow_log,
         last_lines,
         status,
-        status_document,
-        unhealthy_exit,
         up_document,
     )
+    from onecat.deploy.overview import Overview, overview, overviews, overviews_document, overviews_exit
     from onecat.deploy.ports import own_ports
     from onecat.deploy.releases import Release
     from onecat.deploy.request import UpRequest
@@ -40,16 +39,20 @@ _DOORWAY = {
     "find_deployment": "store",
     "follow_log": "operations",
     "last_lines": "operations",
+    "Overview": "overview",
+    "overview": "overview",
+    "overviews": "overview",
+    "overviews_document": "overview",
+    "overviews_exit": "overview",
     "own_ports": "ports",
     "status": "operations",
-    "status_document": "operations",
-    "unhealthy_exit": "operations",
     "up": "rollout",
     "up_document": "operations",
 }
 __all__ = [
     "DeploymentStatus",
     "DeploymentStore",
+    "Overview",
     "Release",
     "SmokeFailure",
     "UpRequest",
@@ -60,10 +63,12 @@ __all__ = [
     "find_deployment",
     "follow_log",
     "last_lines",
+    "overview",
+    "overviews",
+    "overviews_document",
+    "overviews_exit",
     "own_ports",
     "status",
-    "status_document",
-    "unhealthy_exit",
     "up",
     "up_document",
 ]
