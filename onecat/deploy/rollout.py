@@ -10,6 +10,7 @@ from typing import Any
 from onecat.deploy import preflight
 from onecat.deploy.cache_volume import remove_unused
 from onecat.deploy.container import home_identity, image_id, missing_image
+from onecat.deploy.container_rendering import container_owner
 from onecat.deploy.engine import note_choices
 from onecat.deploy.failures import failure_of
 from onecat.deploy.fingerprint import fingerprint
@@ -18,7 +19,7 @@ from onecat.deploy.proxies import proxy_of
 from onecat.deploy.proxies.choosing import choose_proxy
 from onecat.deploy.readiness import NotReady, healthy, wait_until_ready
 from onecat.deploy.releases import Release
-from onecat.deploy.rendering import container_owner, member_of, render, site_of_release
+from onecat.deploy.rendering import member_of, render, site_of_release
 from onecat.deploy.request import Report, Run, UpRequest
 from onecat.deploy.requests_in_flight import requests_in_flight
 from onecat.deploy.room import room_for

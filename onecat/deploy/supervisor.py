@@ -76,6 +76,11 @@ def backoff(crashes: int, first: float, longest: float) -> float:
     return float(min(longest, first * 2 ** min(crashes - 1, 60)))
 
 
+def crashes_in_a_row(before: int, ran_seconds: float, stable_seconds: float) -> int:
+    """Crashes in a row, with one after a run of `ran_seconds`, when there were `before`: a stable run clears them."""
+    return 1 if ran_seconds >= stable_seconds else before + 1
+
+
 def timestamp(moment: float) -> str:
     """A moment (seconds since the epoch) as UTC, RFC 3339 with milliseconds."""
     whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment))
@@ -207,7 +212,7 @@ class Supervisor:
             if not (self._directory / ACCEPTED_FILE).exists():
                 self._log.write(f"onecat: server {self._last_exit.text} after {ran:.1f} s, before it was ready")
                 return self._end("exited", 1)
-            self._crashes = 1 if ran >= self._restart["stable_seconds"] else self._crashes + 1
+            self._crashes = crashes_in_a_row(self._crashes, ran, self._restart["stable_seconds"])
             limit = self._restart["max_crashes"]
             told = f"onecat: server {self._last_exit.text} after {ran:.1f} s; crash {self._crashes} of {limit} in a row"
             if self._crashes >= limit:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onecat.config.schema import Restart
 from onecat.deploy import health_gate, with_secret
-from onecat.deploy.container import STOP_SECONDS, ContainerSpec, run_argv
+from onecat.deploy.container_spec import STOP_SECONDS, ContainerSpec, run_argv
 from onecat.resources import render_template
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from onecat.deploy.container import STOP_SECONDS, ContainerSpec, environment
+from onecat.deploy.container_spec import STOP_SECONDS, ContainerSpec, environment
 from onecat.errors import OnecatError
 from onecat.resources import resource_directory
 

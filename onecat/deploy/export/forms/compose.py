@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onecat.deploy.cache_volume import CACHE_DIRECTORY
-from onecat.deploy.container import SECRET_MOUNT, STOP_SECONDS
+from onecat.deploy.container_spec import SECRET_MOUNT, STOP_SECONDS
 from onecat.deploy.export.gateway import Gateway, gateway
 from onecat.deploy.export.marking import marked
 from onecat.deploy.export.records import ExportedFile, Form
