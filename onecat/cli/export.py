@@ -54,9 +54,7 @@ def export(
         list[int] | None,
         typer.Option("--group", metavar="GID", min=1, help="Group that owns device nodes; may be repeated."),
     ] = None,
-    selinux: Annotated[
-        bool, typer.Option("--selinux", help="The host confines containers by SELinux labels.")
-    ] = False,
+    selinux: Annotated[bool, typer.Option("--selinux", help="The host confines containers by SELinux labels.")] = False,
     model_claim: Annotated[
         str | None,
         typer.Option(

@@ -35,5 +35,13 @@ def _digest(content: str) -> str:
 
 def _lines(notes: Iterable[str]) -> Iterable[str]:
     """Notes as lines; what comes from onecat.yaml must not end a comment."""
-    for note in notes:
+    for note in (line for each in notes for line in each.split("\n")):
         yield "".join(letter if letter.isprintable() else "?" for letter in note)
+
+
+def without_heading(text: str) -> str:
+    """A text without the comment on its top: an export has one of its own."""
+    lines = text.splitlines(keepends=True)
+    while lines and (lines[0].startswith("# ") or not lines[0].strip()):
+        lines.pop(0)
+    return "".join(lines)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from onecat.deploy.container_spec import STOP_SECONDS, ContainerSpec, environment
+from onecat.deploy import container_health
+from onecat.deploy.cache_volume import CACHE_DIRECTORY
+from onecat.deploy.container_spec import SERVER_PORT, STOP_SECONDS, ContainerSpec
 from onecat.errors import OnecatError
 from onecat.resources import resource_directory
 
@@ -18,11 +21,14 @@ HEALTH_RETRIES = 6
 """Bad answers in a row that make a server that was healthy unhealthy: a minute, because a busy API server is slow."""
 LONGEST_START_SECONDS = 24 * 3600
 """How long a start may take where only a fixed time can be said: so long that no loading is ever cut off by it."""
+OPEN_FILES = 65536
+"""A client's connection is two descriptors where the engine runs in a process of its own."""
 ENDPOINT_SECONDS = 10
 """How long a load balancer may take to learn that a server is leaving."""
+_HEALTH_URL = f"http://127.0.0.1:{SERVER_PORT}/health"
 _HEALTH_PROGRAM = (
     "import sys, urllib.request as r; "
-    "sys.exit(r.build_opener(r.ProxyHandler({{}})).open('http://127.0.0.1:{port}/health', timeout={seconds}).status != 200)"
+    f"sys.exit(r.build_opener(r.ProxyHandler({{}})).open('{_HEALTH_URL}', timeout={HEALTH_SECONDS - 1}).status != 200)"
 )
 
 
@@ -30,38 +36,20 @@ _HEALTH_PROGRAM = (
 class ExportedServer:
     """A server in a container.
 
-    arguments: the words after `vllm serve`. port: inside the container; address: ADDRESS:PORT on its host.
-    accelerators: how many; gpu_ids: which ones of the host, by index or UUID; empty: any.
-    devices, mounts: of the host, the mounts read-only as (source, target), the model first.
-    shm_bytes: None with the host's IPC namespace. memory_bytes, cpus: limits; None: none.
+    spec: as `onecat up` would start it, without what the host decides: no file of the key (has_key tells whether there
+    is one), no guard, a cache volume without a name. accelerators: how many cards of that kind it gets.
     """
 
-    image: str
-    arguments: tuple[str, ...]
-    environment: tuple[tuple[str, str], ...]
-    model_directory: str
-    model_mount: str
-    port: int
-    host: str
-    published_port: int
+    spec: ContainerSpec
     accelerator: Literal["none", "nvidia", "ascend"]
     accelerators: int
-    gpu_ids: tuple[str, ...]
-    devices: tuple[str, ...]
-    mounts: tuple[tuple[str, str], ...]
-    shm_bytes: int | None
-    memory_bytes: int | None
-    cpus: float | None
-    user: tuple[int, int]
-    groups: tuple[int, ...]
-    selinux: bool
     has_key: bool
-    labels: tuple[tuple[str, str], ...]
 
     @property
-    def health_command(self) -> tuple[str, ...]:
-        """Ends with 0 when the server is ready; every image that vLLM runs in has Python."""
-        return ("python3", "-c", _HEALTH_PROGRAM.format(port=self.port, seconds=HEALTH_SECONDS - 1))
+    def user(self) -> tuple[int, int]:
+        """(uid, gid)"""
+        uid, _, gid = self.spec.user.partition(":")
+        return int(uid), int(gid)
 
 
 def describe(request: Request) -> ExportedServer:
@@ -71,65 +59,51 @@ def describe(request: Request) -> ExportedServer:
         raise OnecatError(
             "the plan is for a server without a container",
             expected="a container",
-            next_steps=["write runtime: container in onecat.yaml", "onecat export systemd"],
+            next_steps=["write runtime: container in onecat.yaml"],
         )
     image = options.image or plan.container.image
-    check_pinned(image)
-    layout = plan.layout
+    check_pinned(image, "onecat export FORM --image REGISTRY/NAME:VERSION")
+    limits, restart, layout = deployment.container, deployment.restart, plan.layout
     accelerator = request.profile.hardware.accelerator
-    limits = deployment.container
-    return ExportedServer(
+    cards = layout.tensor_parallel * layout.pipeline_parallel * layout.replicas
+    spec = ContainerSpec(
+        name=request.name,
         image=image,
-        arguments=plan.server_args,
-        environment=tuple(server_environment(dict(plan.env)).items()),
+        command=plan.server_args,
+        env=dict(plan.env),
         model_directory=plan.model_directory,
         model_mount=plan.container.model_mount,
-        port=_word_after(plan.server_args, "--port"),
         host=plan.host,
-        published_port=plan.port,
-        accelerator=accelerator,
-        accelerators=0
-        if accelerator == "none"
-        else layout.tensor_parallel * layout.pipeline_parallel * layout.replicas,
+        port=plan.port,
+        shm_bytes=plan.container.shm_bytes,
+        gpus=plan.container.gpus,
         gpu_ids=tuple(str(each) for each in deployment.gpus or ()),
+        user=f"{options.user[0]}:{options.user[1]}",
+        max_crashes=restart.max_crashes,
+        silence_seconds=deployment.start.silence_seconds,
+        labels={
+            "io.onecat.deployment": deployment.name,
+            "io.onecat.profile": request.profile.name,
+            "io.onecat.engine": f"{plan.engine} {plan.engine_version}",
+        },
+        selinux=options.selinux,
         devices=plan.container.devices,
+        groups=options.groups,
         mounts=tuple((each.source, each.target) for each in plan.container.mounts),
-        shm_bytes=None if limits.host_ipc else plan.container.shm_bytes,
+        cache_directory=CACHE_DIRECTORY,
+        host_ipc=limits.host_ipc,
         memory_bytes=None if limits.memory_gib is None else int(limits.memory_gib * 2**30),
         cpus=limits.cpus,
-        user=options.user,
-        groups=options.groups,
-        selinux=options.selinux,
-        has_key=deployment.secrets.api_key is not None,
-        labels=(
-            ("io.onecat.deployment", deployment.name),
-            ("io.onecat.profile", request.profile.name),
-            ("io.onecat.engine", f"{plan.engine} {plan.engine_version}"),
-        ),
     )
+    has_key = deployment.secrets.api_key is not None
+    return ExportedServer(spec, accelerator, 0 if accelerator == "none" else cards, has_key)
 
 
-def server_environment(variables: dict[str, str]) -> dict[str, str]:
-    """The container's variables, as `onecat up` sets them."""
-    blank = ContainerSpec(
-        name="",
-        image="",
-        command=(),
-        env=variables,
-        model_directory="",
-        model_mount="",
-        host="",
-        port=0,
-        shm_bytes=0,
-        gpus=0,
-        user="",
-        max_crashes=1,
-    )
-    return environment(blank)
+def check_pinned(image: str, step: str) -> None:
+    """Raises OnecatError for an image by no tag or by `latest`: what it is would change without a change here.
 
-
-def check_pinned(image: str) -> None:
-    """Raises OnecatError for an image by no tag or by `latest`: what it is would change without a change here."""
+    step: what to do about it.
+    """
     name = image.rpartition("/")[2]
     if "@sha256:" in name:
         return
@@ -138,13 +112,27 @@ def check_pinned(image: str) -> None:
         raise OnecatError(
             f"the image {image} has {'the tag latest' if tag else 'no tag'}",
             expected="a version, as name:0.27.1, or a digest, as name@sha256:...",
-            next_steps=["onecat export FORM --image REGISTRY/NAME:VERSION"],
+            next_steps=[step],
         )
 
 
+def health_on_silence(spec: ContainerSpec) -> tuple[str, ...]:
+    """A check that waits for a server which still loads, and fails when that has been silent for too long."""
+    program = Path(container_health.__file__).read_text(encoding="utf-8")
+    return ("python3", "-c", program, _HEALTH_URL, f"{spec.silence_seconds:g}", "/nonexistent")
+
+
+def health_now() -> tuple[str, ...]:
+    """A check that answers at once; every image that vLLM runs in has Python."""
+    return ("python3", "-c", _HEALTH_PROGRAM)
+
+
 def drain_program() -> str:
-    """A Python program that ends when the server has no request left, or after its first argument in seconds."""
-    return (resource_directory("templates") / "kubernetes" / "drain.py").read_text(encoding="utf-8")
+    """A Python program that waits until a server has no request left.
+
+    Its arguments: URL, seconds before the first look, seconds after which it gives up.
+    """
+    return (resource_directory("templates") / "export" / "drain.py").read_text(encoding="utf-8")
 
 
 def stop_seconds(request: Request) -> int:
@@ -152,5 +140,16 @@ def stop_seconds(request: Request) -> int:
     return ENDPOINT_SECONDS + request.deployment.rollout.drain_seconds + STOP_SECONDS + 15
 
 
-def _word_after(words: tuple[str, ...], flag: str) -> int:
-    return int(words[words.index(flag) + 1])
+def first_steps(request: Request, server: ExportedServer) -> list[str]:
+    """What a host must have, whatever starts the container there."""
+    spec = server.spec
+    steps = [
+        f"user {server.user[0]} in the container must be able to read the model: chmod -R a+rX {spec.model_directory}"
+    ]
+    if spec.devices and not spec.groups:
+        steps.append("the server gets device nodes and no group: export with --group, the group that owns them")
+    if request.deployment.container.numa_node is not None:
+        steps.append("container.numa_node needs the host's CPU numbers and is not in here: add it (cpuset)")
+    if not spec.selinux:
+        steps.append("where getenforce says Enforcing: export with --selinux, or the server cannot read the model")
+    return steps

@@ -9,7 +9,7 @@ import yaml
 
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
 # What YAML 1.1 or 1.2 read as a boolean or null: https://yaml.org/type/bool.html, https://yaml.org/type/null.html.
-_WORDS = frozenset("y yes n no on off true false null".split())
+_WORDS = frozenset(["y", "yes", "n", "no", "on", "off", "true", "false", "null"])
 
 
 class Block(str):

@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onecat.deploy.cache_volume import CACHE_DIRECTORY
-from onecat.deploy.container_spec import SECRET_MOUNT, STOP_SECONDS
+from onecat.deploy.container_spec import (
+    HEALTH_TIMEOUT_HOURS,
+    SECRET_MOUNT,
+    SERVER_PORT,
+    STOP_SECONDS,
+    environment,
+)
 from onecat.deploy.export.gateway import Gateway, gateway
 from onecat.deploy.export.marking import marked
 from onecat.deploy.export.records import ExportedFile, Form
 from onecat.deploy.export.server import (
     HEALTH_RETRIES,
     HEALTH_SECONDS,
-    LONGEST_START_SECONDS,
+    OPEN_FILES,
     ExportedServer,
     describe,
+    first_steps,
+    health_on_silence,
 )
 from onecat.deploy.export.yaml_text import dump
 
@@ -23,13 +31,12 @@ if TYPE_CHECKING:
 
 NAME = "compose"
 _LISTEN = 8080
-# The kernel's limits for locked memory, stack and open files, as NVIDIA's and vLLM's own run commands have them.
 _TMPFS = "/tmp:rw,exec,nosuid,nodev,mode=1777"  # noqa: S108 - inside the container; exec: torch loads what it compiles
 
 
 def render(request: Request) -> tuple[ExportedFile, ...]:
     server = describe(request)
-    front = gateway(request, NAME, f"0.0.0.0:{_LISTEN}", f"server:{server.port}")
+    front = gateway(request, server, NAME, f"0.0.0.0:{_LISTEN}", f"server:{SERVER_PORT}")  # noqa: S104 - inside the container
     document: dict[str, Any] = {"name": request.name, "services": {"server": _server(server, front)}}
     if front is not None:
         document["services"]["nginx"] = _nginx(front, server, request.deployment.rollout.drain_seconds)
@@ -38,8 +45,8 @@ def render(request: Request) -> tuple[ExportedFile, ...]:
         document["secrets"] = {"api_key": {"file": "./secrets/api_key"}}
     files = [ExportedFile("compose.yaml", marked(NAME, _notes(request, server, front), dump(_escaped(document))))]
     files += front.files if front is not None else ()
-    if server.has_key:
-        files.append(ExportedFile(".gitignore", marked(NAME, ("The key belongs in no repository.",), "/secrets/\n")))
+    if "secrets" in dump(document):
+        files.append(ExportedFile(".gitignore", marked(NAME, ("Secrets belong in no repository.",), "/secrets/\n")))
     return tuple(files)
 
 
@@ -49,49 +56,51 @@ FORM = Form(NAME, "Docker Compose: server and nginx in one directory", True, ren
 def _server(server: ExportedServer, front: Gateway | None) -> dict[str, Any]:
     uid, gid = server.user
     service: dict[str, Any] = {
-        "image": server.image,
+        "image": server.spec.image,
         "pull_policy": "missing",
-        "command": list(server.arguments),
+        "command": list(server.spec.command),
         "user": f"{uid}:{gid}",
-        "environment": dict(server.environment),
+        "environment": environment(server.spec),
         "init": True,
-        **_confined(server.selinux),
+        **_confined(server.spec.selinux),
         "tmpfs": [_TMPFS],
-        "ulimits": {"memlock": -1, "stack": 64 * 2**20, "nofile": 65535},
+        "ulimits": {"nofile": OPEN_FILES},
     }
-    service |= {"ipc": "host"} if server.shm_bytes is None else {"shm_size": server.shm_bytes}
+    service |= {"ipc": "host"} if server.spec.host_ipc else {"shm_size": server.spec.shm_bytes}
     service["volumes"] = [
-        *(_bind(source, target) for source, target in ((server.model_directory, server.model_mount), *server.mounts)),
+        *(
+            _bind(source, target)
+            for source, target in ((server.spec.model_directory, server.spec.model_mount), *server.spec.mounts)
+        ),
         {"type": "volume", "source": "cache", "target": CACHE_DIRECTORY},
     ]
     if server.has_key:
         service["secrets"] = [{"source": "api_key", "target": SECRET_MOUNT.rpartition("/")[2]}]
-    if server.devices:
-        service["devices"] = [f"{each}:{each}" for each in server.devices]
-    if server.groups:
-        service["group_add"] = [str(each) for each in server.groups]
+    if server.spec.devices:
+        service["devices"] = [f"{each}:{each}" for each in server.spec.devices]
+    if server.spec.groups:
+        service["group_add"] = [str(each) for each in server.spec.groups]
     if server.accelerator == "nvidia" and server.accelerators:
-        which = {"device_ids": list(server.gpu_ids)} if server.gpu_ids else {"count": server.accelerators}
+        which = {"device_ids": list(server.spec.gpu_ids)} if server.spec.gpu_ids else {"count": server.accelerators}
         device = {"driver": "nvidia", **which, "capabilities": ["gpu"]}
         service["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
-    if server.memory_bytes is not None:
-        service["mem_limit"] = server.memory_bytes
-    if server.cpus is not None:
-        service["cpus"] = server.cpus
+    if server.spec.memory_bytes is not None:
+        service["mem_limit"] = server.spec.memory_bytes
+    if server.spec.cpus is not None:
+        service["cpus"] = server.spec.cpus
     if front is None:
-        service["ports"] = [_published(server.host, server.published_port, server.port)]
+        service["ports"] = [_published(server.spec.host, server.spec.port, SERVER_PORT)]
     service["healthcheck"] = {
-        "test": ["CMD", *server.health_command],
+        "test": ["CMD", *health_on_silence(server.spec)],
         "interval": f"{HEALTH_SECONDS}s",
-        "timeout": f"{HEALTH_SECONDS}s",
+        "timeout": f"{HEALTH_TIMEOUT_HOURS}h",
         "retries": HEALTH_RETRIES,
-        "start_period": f"{LONGEST_START_SECONDS}s",
     }
     return service | {
         "restart": "unless-stopped",
         "stop_grace_period": f"{STOP_SECONDS}s",
         "logging": _logging(),
-        "labels": dict(server.labels),
+        "labels": server.spec.labels,
     }
 
 
@@ -102,7 +111,7 @@ def _nginx(front: Gateway, server: ExportedServer, drain_seconds: int) -> dict[s
         "pull_policy": "missing",
         "command": list(front.command),
         "user": f"{uid}:{gid}",
-        **_confined(server.selinux),
+        **_confined(server.spec.selinux),
         "tmpfs": ["/tmp:rw,noexec,nosuid,nodev,mode=1777"],  # noqa: S108 - inside the container
         "volumes": [_bind(f"./{source}", target) for source, target in front.mounts],
         "ports": [_published(front.host, front.port, _LISTEN)],
@@ -151,31 +160,25 @@ def _escaped(value: Any) -> Any:
 
 def _notes(request: Request, server: ExportedServer, front: Gateway | None) -> list[str]:
     uid, gid = server.user
-    where = f"{front.host}:{front.port}" if front is not None else f"{server.host}:{server.published_port}"
-    notes = [
-        "",
-        f"Serves {request.plan.served_name} at http://{where}/v1. Needs Docker Compose 2.17 or later. What to do first:",
-        f"- the images must be there, or be pulled: {server.image}" + (f", {front.image}" if front is not None else ""),
-        f"- user {uid} in the container must be able to read the model: chmod -R a+rX {server.model_directory}",
-    ]
+    address = f"{server.spec.host}:{server.spec.port}" if front is None else front.address
+    steps = [f"the images must be there, or be pulled: {server.spec.image}" + (f", {front.image}" if front else "")]
     if server.has_key:
-        notes.append(
-            f"- put the API key where that user alone may read it: sudo install -D -o {uid} -g {gid} -m 0400 KEYFILE "
-            "secrets/api_key"
-        )
+        steps.append(f"the API key: sudo install -D -o {uid} -g {gid} -m 0400 KEYFILE secrets/api_key")
+    if front is not None:
+        steps += front.steps
     if server.accelerator == "nvidia":
-        notes.append("- NVIDIA's container toolkit must be set up: sudo nvidia-ctk runtime configure; restart Docker")
-    if server.devices and not server.groups:
-        notes.append("- the server gets device nodes and no group: export with --group of the group that owns them")
-    if request.deployment.container.numa_node is not None:
-        notes.append(
-            "- container.numa_node is not in here, because it needs the host's CPU numbers: add cpuset: to the server"
-        )
+        steps.append("NVIDIA's container toolkit: sudo nvidia-ctk runtime configure, then restart Docker")
+    steps += first_steps(request, server)
     return [
-        *notes,
+        "",
+        f"Serves {request.plan.served_name} at {address}/v1. Needs Docker Compose 2.17 or later.",
+        "What to do first:",
+        *(f"- {each}" for each in steps),
         "Then: docker compose up --detach --wait",
         "",
-        f"A start has no fixed limit: within {LONGEST_START_SECONDS // 3600} h of start_period a bad health check",
-        "counts for nothing, and the first good one ends it. Restarting is unless-stopped, so it comes back with the host.",
-        "A change of image or arguments stops the old server before the new one starts: onecat up can do it without.",
+        "A start has no fixed limit: the health check waits for a server that loads, however long that takes, and",
+        f"fails when that has neither logged, read nor computed for {server.spec.silence_seconds:g} s.",
+        "unless-stopped: it comes back with the host. A change of image or arguments stops the old server before the",
+        "new one starts; onecat up can do it without a gap.",
+        *(() if front is None else ("nginx sees the network's gateway, not this host, in requests from it.",)),
     ]
