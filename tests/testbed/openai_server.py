@@ -6,6 +6,7 @@ needs (model, --host, --port, --served-model-name) and these, which make it misb
   --exit-code N         status for --fail-with
   --hang                print one line, then do nothing at all
   --busy SECONDS        print nothing but use CPU for so long before serving
+  --chatty SECONDS      print a line now and then, and use no CPU, for so long before serving
   --answer MODE         words (default) | repeated | nan | no-logprobs | no-chat-template | error
   --orphans             the child ignores SIGTERM and the parent's death
 """
@@ -33,6 +34,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--exit-code", type=int, default=1)
     parser.add_argument("--hang", action="store_true")
     parser.add_argument("--busy", type=float, default=0)
+    parser.add_argument("--chatty", type=float, default=0)
     parser.add_argument("--answer", default="words")
     parser.add_argument("--orphans", action="store_true")
     return parser.parse_known_args(arguments)[0]
@@ -136,6 +138,10 @@ def main() -> None:
     until = time.monotonic() + options.busy
     while time.monotonic() < until:
         pass
+    until = time.monotonic() + options.chatty
+    while time.monotonic() < until:
+        print(f"INFO Loading safetensors checkpoint shards: {until - time.monotonic():.0f} s left", flush=True)
+        time.sleep(0.5)
     engine = start_engine(options.orphans)
     print(f"INFO engine pid={engine}", flush=True)
     server = ThreadingHTTPServer((options.host, options.port), handler_for(options))
