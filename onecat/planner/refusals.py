@@ -39,7 +39,7 @@ class Situation:
     """All that a rule may look at.
 
     capability: compute capability, ten times, of the weakest GPU; None without a GPU. gpus: GPUs the host is known to
-    have, None when that is not known; npus likewise, for profiles that use them.
+    have, None when that is not known; npus likewise, for profiles that use them. hosts: that share the layout by Ray.
     """
 
     schema: FlagSchema
@@ -51,6 +51,7 @@ class Situation:
     capability: int | None
     gpus: int | None
     npus: int | None = None
+    hosts: int = 1
 
     def value(self, name: str) -> object:
         """The value of a flag: as set, or else the engine's default."""
@@ -117,7 +118,7 @@ def _layout(at: Situation) -> Iterator[Refusal]:
 
 
 def _gpus(at: Situation) -> Iterator[Refusal]:
-    needed = at.layout.tensor_parallel * at.layout.pipeline_parallel * at.layout.replicas
+    needed = -(-at.layout.tensor_parallel * at.layout.pipeline_parallel * at.layout.replicas // at.hosts)
     if at.profile.hardware.accelerator == "nvidia" and at.gpus is not None and needed > at.gpus:
         yield Refusal(
             "not-enough-gpus",

@@ -49,7 +49,8 @@ def make_plan(
         pipeline_parallel=_count(settings, schema, "pipeline-parallel-size"),
         replicas=_count(settings, schema, "data-parallel-size"),
     )
-    gpus = layout.tensor_parallel * layout.pipeline_parallel * layout.replicas
+    hosts = len(deployment.hosts) if deployment.ray is not None else 1
+    gpus = -(-layout.tensor_parallel * layout.pipeline_parallel * layout.replicas // hosts)
     container = None
     if runtime == "container":
         container = ContainerPlan(
@@ -71,6 +72,7 @@ def make_plan(
         capability=_capability(profile, facts),
         gpus=_gpus(facts),
         npus=_npus(facts) if profile.hardware.accelerator == "ascend" else None,
+        hosts=hosts,
     )
     arguments, reasons = _arguments(deployment, settings, container, served_name)
     return Plan(
