@@ -30,11 +30,18 @@ def socket_bridge(transport: SshTransport, argv: Sequence[str]) -> Iterator[Path
     Parameters:
         transport: the host. argv: a program whose standard input and output are the other side of one connection.
     """
-    name = re.sub(r"[^A-Za-z0-9.-]+", "-", transport.name)[:_NAME_CHARACTERS]
+    with channel_bridge(transport.name, lambda: transport.open(argv)) as path:
+        yield path
+
+
+@contextlib.contextmanager
+def channel_bridge(host: str, open_channel: Callable[[], Channel]) -> Iterator[Path]:
+    """The same; open_channel: to the other side of one connection, raises OnecatError when there is none."""
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", host)[:_NAME_CHARACTERS]
     directory = Path(tempfile.mkdtemp(prefix=f"onecat-{name}-"))  # mode 0700
     path = directory / "docker.sock"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    bridge = Bridge(listener, lambda: transport.open(argv))
+    bridge = Bridge(listener, open_channel)
     try:
         listener.bind(str(path))
         listener.listen(16)

@@ -16,6 +16,11 @@ def dial_argv(address: str | None) -> tuple[str, ...]:
     return DIAL if address is None else (DIAL[0], "--host", address, *DIAL[1:])
 
 
+def endpoint_argv() -> tuple[str, ...]:
+    """The program that tells the address of the engine that the docker command there uses."""
+    return ("docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
+
+
 def check_answer(done: Completed, host: str) -> None:
     """Raises OnecatError (exit code 3) unless the engine has answered the ping."""
     if done.stdout.startswith(b"HTTP/1.1 200"):

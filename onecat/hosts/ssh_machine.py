@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import os
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from onecat.errors import ExitCode, OnecatError
-from onecat.hosts.bridge import Bridge, socket_bridge
-from onecat.hosts.docker_dial import ASK_SECONDS, PING, check_answer, dial_argv
+from onecat.hosts.bridge import Bridge, channel_bridge
+from onecat.hosts.docker_dial import ASK_SECONDS, PING, check_answer, dial_argv, endpoint_argv
 from onecat.hosts.machine import RUN_SECONDS, FileStatus, Machine
 from onecat.hosts.remote_lock import RemoteLock, lock_argv
 from onecat.hosts.sftp_files import SftpFiles
+from onecat.hosts.streamlocal import open_streamlocal
 from onecat.hosts.sudo import SudoPasswords, SudoRefusedError, SudoTransport
-from onecat.hosts.transport import Completed, Transport
+from onecat.hosts.transport import Completed, ConnectionLostError, Transport
 
 if TYPE_CHECKING:
     from paramiko import Channel
@@ -38,6 +41,7 @@ _SFTP_SERVERS = (
     "/usr/local/libexec/sftp-server",
 )
 _START_SFTP = f'for each in {" ".join(_SFTP_SERVERS)}; do [ -x "$each" ] && exec "$each"; done; exit 127'
+_SESSION_ATTEMPTS, _SESSION_SECONDS = 10, 0.2
 _PROHIBITED = 1
 """SSH_OPEN_ADMINISTRATIVELY_PROHIBITED: RFC 4254, section 5.1."""
 
@@ -183,9 +187,7 @@ class SshMachine:
     def docker_host(self, given: str | None) -> str | None:
         with self._lock:
             if given not in self._docker_hosts:
-                argv = dial_argv(given)
-                check_answer(self._transport.run(argv, stdin=PING, timeout=ASK_SECONDS), self.name)
-                path = self._opened.enter_context(socket_bridge(self._transport, argv))
+                path = self._opened.enter_context(self._bridge_to_docker(given))
                 self._docker_hosts[given] = f"unix://{path}"
             return self._docker_hosts[given]
 
@@ -216,6 +218,66 @@ class SshMachine:
                 words = [part.decode(errors="surrogateescape") for part in found.groups()[2:]]
                 self._who = (int(found[1]), int(found[2]), dict(zip(_VARIABLES, words, strict=True)))
             return self._who
+
+    def _bridge_to_docker(self, given: str | None) -> contextlib.AbstractContextManager[Path]:
+        """To the engine's socket itself where sshd forwards to it, else through the docker command there.
+
+        Raises OnecatError (exit code 3) when the engine does not answer.
+        """
+        socket_path = self._docker_socket(given)
+        if socket_path is not None:
+            return channel_bridge(self.name, lambda: self._open_socket(socket_path))
+        argv = dial_argv(given)
+        check_answer(self._transport.run(argv, stdin=PING, timeout=ASK_SECONDS), self.name)
+        return channel_bridge(self.name, lambda: self._open_session(argv))
+
+    def _open_session(self, argv: Sequence[str]) -> Channel:
+        """A program on a channel, of which sshd lets a connection have a few: waits for those that are done with."""
+        for attempt in range(_SESSION_ATTEMPTS):
+            try:
+                return self._transport.open(argv)
+            except OnecatError as error:
+                if isinstance(error, ConnectionLostError) or attempt == _SESSION_ATTEMPTS - 1:
+                    raise
+                # Clients of the engine that nobody uses any more hold theirs until they are collected.
+                gc.collect()
+                time.sleep(_SESSION_SECONDS)
+        raise AssertionError
+
+    def _docker_socket(self, given: str | None) -> str | None:
+        """The path of the engine's socket there, if it answers through this connection; None: ask docker for it."""
+        address = given
+        if address is None:
+            address = self.run(endpoint_argv()).stdout.decode(errors="replace").strip()
+        if not address.startswith("unix:///"):
+            return None
+        path = address.removeprefix("unix://")
+        try:
+            channel = self._open_socket(path)
+        except OnecatError as error:
+            if isinstance(error, ConnectionLostError):
+                raise
+            return None
+        with contextlib.closing(channel):
+            channel.settimeout(ASK_SECONDS)
+            try:
+                channel.sendall(PING)
+                return path if channel.recv(1 << 10).startswith(b"HTTP/1.1 200") else None
+            except OSError:
+                return None
+
+    def _open_socket(self, path: str) -> Channel:
+        import paramiko
+
+        connection = self._transport.connected()
+        try:
+            return open_streamlocal(connection, path, RUN_SECONDS)
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            if not connection.is_active():
+                raise self._transport.lost(error) from error
+            raise OnecatError(
+                f"sshd does not reach {path}: {error}", where=self.name, code=ExitCode.UNREACHABLE
+            ) from error
 
     @property
     def _files(self) -> SftpFiles:
