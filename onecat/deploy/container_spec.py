@@ -158,7 +158,6 @@ def settings(spec: ContainerSpec) -> list[Setting]:
         *(_bind(source, target, writable) for source, target, writable in _binds(spec)),
         *_cache(spec),
         *_accelerators(spec),
-        *_health(spec),
         *_about(spec),
     ]
 
@@ -169,7 +168,7 @@ def create_body(spec: ContainerSpec) -> dict[str, Any]:
     body: dict[str, Any] = {"Image": spec.image, "Cmd": list(command)}
     if entrypoint:
         body["Entrypoint"] = list(entrypoint)
-    for setting in settings(spec):
+    for setting in (*settings(spec), *_health(spec)):
         _merge(body, setting.body)
     return body
 
@@ -178,10 +177,10 @@ def run_argv(spec: ContainerSpec, docker: str) -> list[str]:
     """The same container as `docker run` in the foreground, for a systemd unit.
 
     It is removed at its end and has no restart policy, which does not go with a process manager
-    (https://docs.docker.com/engine/containers/start-containers-automatically/).
+    (https://docs.docker.com/engine/containers/start-containers-automatically/); nor a health check: the unit has one.
     """
     entrypoint, command = process(spec)
-    argv = [docker, "run", "--rm", "--name", spec.name]
+    argv = [docker, "run", "--rm", "--name", spec.name, "--pull", "never", "--no-healthcheck"]
     for setting in settings(spec):
         argv += setting.words
     for word in entrypoint:
@@ -190,6 +189,7 @@ def run_argv(spec: ContainerSpec, docker: str) -> list[str]:
 
 
 def _rights(spec: ContainerSpec) -> Iterable[Setting]:
+    yield Setting((), {"HostConfig": {"RestartPolicy": {"Name": "no"}}})
     yield Setting(("--init",), {"HostConfig": {"Init": True}})
     yield Setting(("--read-only",), {"HostConfig": {"ReadonlyRootfs": True}})
     yield Setting(("--user", spec.user), {"User": spec.user})
@@ -259,8 +259,8 @@ def _cache(spec: ContainerSpec) -> Iterable[Setting]:
     labels = [f"volume-label={name}={value}" for name, value in spec.cache_labels.items()]
     words = ["type=volume", f"source={spec.cache_volume}", f"target={spec.cache_directory}", *labels]
     body: dict[str, Any] = {"Type": "volume", "Source": spec.cache_volume, "Target": spec.cache_directory}
-    if spec.cache_labels:
-        body["VolumeOptions"] = {"Labels": spec.cache_labels}
+    if labels:  # as the command sends it
+        body["VolumeOptions"] = {"Labels": spec.cache_labels, "DriverConfig": {}}
     yield Setting(("--mount", _csv_record(words)), _mount(body))
 
 
@@ -294,17 +294,13 @@ def _request(request: Mapping[str, Any]) -> Mapping[str, Any]:
 def _health(spec: ContainerSpec) -> Iterable[Setting]:
     if not spec.has_server:
         return
-    command = health_command(spec)
-    timeout = HEALTH_TIMEOUT_HOURS * 3600
-    words = ["--health-cmd", command, "--health-interval", f"{HEALTH_INTERVAL_SECONDS}s"]
-    words += ["--health-timeout", f"{timeout}s", "--health-retries", str(HEALTH_RETRIES)]
     body = {
-        "Test": ["CMD-SHELL", command],
+        "Test": ["CMD-SHELL", health_command(spec)],
         "Interval": HEALTH_INTERVAL_SECONDS * _NANOSECONDS,
-        "Timeout": timeout * _NANOSECONDS,
+        "Timeout": HEALTH_TIMEOUT_HOURS * 3600 * _NANOSECONDS,
         "Retries": HEALTH_RETRIES,
     }
-    yield Setting(tuple(words), {"Healthcheck": body})
+    yield Setting((), {"Healthcheck": body})
 
 
 def _about(spec: ContainerSpec) -> Iterable[Setting]:

@@ -4,52 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onecat.deploy.server import Activity, Server
+from onecat.deploy.health_gate import SilenceWatch
+from onecat.deploy.server import Server
 from onecat.observe.diagnosis import plain
 
 if TYPE_CHECKING:
     from onecat.engines import Phase
 
-# A waiting process wakes up now and then: less than this share of one core counts as no CPU use.
-IDLE_CPU_SHARE = 0.01
 _POLL_SECONDS = 0.5
 _LINES_LOOKED_AT = 400
 # /health decides what is ready; and a stopping server is about to be told as ended.
 _NOT_TOLD = ("ready", "stopping")
-
-
-@dataclass
-class SilenceWatch:
-    """Decides whether a starting server still does something.
-
-    It does when its log grew, when it read from disks, or when it used more than IDLE_CPU_SHARE of one core since it
-    last did something.
-
-    Parameters:
-        limit: seconds without any of these after which it counts as hung.
-    """
-
-    limit: float
-    _since: float | None = None
-    _activity: Activity = Activity(0.0, 0)
-    _log_mark: int = 0
-
-    def silent(self, now: float, activity: Activity, log_mark: int) -> bool:
-        """Look once. now: seconds of a monotonic clock; log_mark: any number that changes when the log grows."""
-        before = self._activity
-        if self._since is None or log_mark != self._log_mark or activity.read_bytes != before.read_bytes:
-            return self._mark(now, activity, log_mark)
-        used = activity.cpu_seconds - before.cpu_seconds
-        if used < 0 or used > IDLE_CPU_SHARE * max(now - self._since, 1.0):
-            return self._mark(now, activity, log_mark)
-        return now - self._since >= self.limit
-
-    def _mark(self, now: float, activity: Activity, log_mark: int) -> bool:
-        self._since, self._activity, self._log_mark = now, activity, log_mark
-        return False
 
 
 class NotReady(Exception):
@@ -60,15 +27,31 @@ class NotReady(Exception):
         self.reason = reason
 
 
-def healthy(url: str, timeout: float = 2.0) -> bool:
-    """Whether GET {url}/health answers 200."""
+def healthy(url: str, timeout: float = 2.0, server_name: str = "_") -> bool:
+    """Whether GET {url}/health answers 200.
+
+    Parameters:
+        server_name: the names of nginx's site where it shares its address with others; `_` where it does not.
+    """
     import httpx
 
+    name = next((each for each in server_name.split() if each != "_" and "*" not in each), None)
     try:
+        if name is not None or url.startswith("https:"):
+            return _site_is_healthy(url, timeout, name)
         # trust_env=False: a proxy configured for the internet must not stand between us and our own server.
         return httpx.get(f"{url}/health", timeout=timeout, trust_env=False).status_code == 200
     except httpx.HTTPError:
         return False
+
+
+def _site_is_healthy(url: str, timeout: float, name: str | None) -> bool:
+    import httpx
+
+    # verify=False: the certificate is for a name, and we ask an address of our own host; no secret is sent.
+    with httpx.Client(timeout=timeout, trust_env=False, verify=False) as client:  # noqa: S501
+        headers, extensions = ({}, {}) if name is None else ({"Host": name}, {"sni_hostname": name})
+        return client.get(f"{url}/health", headers=headers, extensions=extensions).status_code == 200
 
 
 def wait_until_ready(server: Server, url: str, silence_seconds: float, report: Callable[[str], None]) -> float:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
+from onecat.deploy.health_gate import Activity as Activity
+
 # starting: the supervisor or Docker is about to start it. running: its process is there (healthy or not).
 # exited: ended before it was accepted. lost: the supervisor died and nothing looks after the server.
 Condition = Literal["starting", "running", "backing-off", "keeps-crashing", "exited", "stopped", "lost", "absent"]
@@ -24,13 +26,6 @@ class ServerState(NamedTuple):
     crashes_in_a_row: int = 0
     last_exit: str | None = None
     next_start_at: str | None = None
-
-
-class Activity(NamedTuple):
-    """What the server has done so far; see `onecat.deploy.readiness.SilenceWatch`."""
-
-    cpu_seconds: float
-    read_bytes: int
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from onecat.deploy.readiness import SilenceWatch
-from onecat.deploy.server import Activity
+from onecat.deploy.health_gate import Activity, SilenceWatch
 
 
 def test_nothing_at_all_for_the_limit_is_silence() -> None:
