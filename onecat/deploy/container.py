@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +134,16 @@ class ContainerServer:
                 yield from (line.decode("utf-8", "replace").rstrip("\r") for line in lines)
             if rest:
                 yield rest.decode("utf-8", "replace")
+
+    def execute(self, argv: Sequence[str]) -> tuple[int, str]:
+        """Run a program in the running container to its end: exit code and what it wrote. Raises OnecatError."""
+        spec = self._spec()
+        with translated(self._docker_host, spec):
+            container = self._find()
+            if container is None:
+                raise OnecatError(f"container {spec.name} does not run", code=ExitCode.ROLLED_BACK)
+            code, output = container.exec_run(list(argv))
+        return int(code), output.decode("utf-8", "replace")
 
     def _spec(self) -> ContainerSpec:
         path = f"{self._directory}/{SPEC_FILE}"

@@ -32,7 +32,8 @@ def room_for(run: Run, current: Release | None) -> Room:
     if run.request.profile.hardware.accelerator == "none" and facts is not None and facts.memory is not None:
         memory_needed = memory_of(run.machine, plan)
         memory_free = free_memory(facts.memory, memory_needed, plan.container is None, current is not None)
-    return Room(proxied, needed, free or 0, memory_needed, memory_free)
+    is_cluster = run.deployment.ray is not None or (current is not None and current.service == "ray")
+    return Room(proxied, needed, free or 0, memory_needed, memory_free, is_cluster)
 
 
 def memory_of(machine: Machine, plan: Plan) -> int:
