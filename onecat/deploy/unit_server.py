@@ -89,7 +89,8 @@ def state_of(found: Condition, accepted: bool) -> ServerState:
         return ServerState("running", None, None, restarts, restarts, last_exit)
     if active == "activating" or found.number("Job"):
         return ServerState("starting", None, None, restarts, restarts, last_exit)
-    if active == "failed" and accepted and found["Result"] == "start-limit-hit":
+    # Each crash of an accepted one is answered by a restart, until the start limit, or one that would change nothing.
+    if active == "failed" and accepted:
         return ServerState("keeps-crashing", None, None, restarts, restarts + 1, last_exit)
     if active == "failed" or not accepted:
         return ServerState("exited", None, None, restarts, restarts, last_exit)
