@@ -81,6 +81,19 @@ def _harmless_words() -> dict[str, frozenset[str]]:
     return {kind: frozenset(words.split()) for kind, words in table("harmless_words.yaml").items()}
 
 
+def without_secrets(text: str) -> str:
+    """A text without secrets; names and addresses stay."""
+    text = _PEM.sub(SECRET, text)
+    text = _URL.sub(
+        lambda found: found[0].replace(f"{found['login']}@", f"{SECRET}@") if found["login"] else found[0], text
+    )
+    text = _TOKEN.sub(SECRET, text)
+    text = _AUTHORIZATION.sub(lambda found: f"{found[3] or found[1] + found[2]}{SECRET}", text)
+    text = _BEARER.sub(lambda found: f"{found[1]}{SECRET}", text)
+    text = _NAMED_SECRET.sub(_named_secret, text)
+    return _SPACED_SECRET.sub(_spaced_secret, text)
+
+
 class Redactor:
     """Knows the names on one host and gives each its pseudonym.
 
@@ -296,6 +309,10 @@ class Redactor:
         if found.re is _FORTY and any(map(str.isdigit, word)) and not word.islower() and not word.isupper():
             return self._pseudonym("id", word)
         return word
+
+
+def _without_login(found: re.Match[str]) -> str:
+    return found[0].replace(f"{found['login']}@", f"{SECRET}@", 1) if found["login"] else found[0]
 
 
 def _named_secret(found: re.Match[str]) -> str:

@@ -34,6 +34,9 @@ class Proxy(Protocol):
     def remove(self) -> None:
         """Take the site away; an nginx that is ours alone ends."""
 
+    def files(self) -> dict[str, bytes]:
+        """What is in force: the content of each of its files as it is on the host now, by path there."""
+
     def running(self) -> bool:
         """Whether nginx runs and has our site."""
 
