@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onecat.deploy.drift import Comparison, compare_deployment, comparison_document
+    from onecat.deploy.forecast import Forecast, forecast_restart, forecast_rollback, forecast_up
     from onecat.deploy.operations import (
         DeploymentStatus,
         down,
@@ -19,15 +21,21 @@ if TYPE_CHECKING:
     )
     from onecat.deploy.overview import Overview, overview, overviews, overviews_document, overviews_exit
     from onecat.deploy.ports import own_ports
+    from onecat.deploy.preparing import prepare_run
     from onecat.deploy.releases import Release
+    from onecat.deploy.repeating import restart, rollback
     from onecat.deploy.request import UpRequest
-    from onecat.deploy.rollout import dry_run, up
+    from onecat.deploy.rollout import up
     from onecat.deploy.smoke import SmokeFailure, ask
     from onecat.deploy.store import DeploymentStore, deployments, find_deployment
 
 # The supervisor runs from this package and must stay small, so what others may use is imported when it is used.
 _DOORWAY = {
+    "Comparison": "drift",
+    "compare_deployment": "drift",
+    "comparison_document": "drift",
     "DeploymentStatus": "operations",
+    "Forecast": "forecast",
     "Release": "releases",
     "SmokeFailure": "smoke",
     "ask": "smoke",
@@ -35,8 +43,10 @@ _DOORWAY = {
     "deployments": "store",
     "DeploymentStore": "store",
     "down": "operations",
-    "dry_run": "rollout",
     "find_deployment": "store",
+    "forecast_restart": "forecast",
+    "forecast_rollback": "forecast",
+    "forecast_up": "forecast",
     "follow_log": "operations",
     "last_lines": "operations",
     "Overview": "overview",
@@ -45,22 +55,31 @@ _DOORWAY = {
     "overviews_document": "overview",
     "overviews_exit": "overview",
     "own_ports": "ports",
+    "prepare_run": "preparing",
+    "restart": "repeating",
+    "rollback": "repeating",
     "status": "operations",
     "up": "rollout",
     "up_document": "operations",
 }
 __all__ = [
+    "Comparison",
     "DeploymentStatus",
     "DeploymentStore",
+    "Forecast",
     "Overview",
     "Release",
     "SmokeFailure",
     "UpRequest",
     "ask",
+    "compare_deployment",
+    "comparison_document",
     "deployments",
     "down",
-    "dry_run",
     "find_deployment",
+    "forecast_restart",
+    "forecast_rollback",
+    "forecast_up",
     "follow_log",
     "last_lines",
     "overview",
@@ -68,6 +87,9 @@ __all__ = [
     "overviews_document",
     "overviews_exit",
     "own_ports",
+    "prepare_run",
+    "restart",
+    "rollback",
     "status",
     "up",
     "up_document",

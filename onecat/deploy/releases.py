@@ -13,10 +13,13 @@ Outcome = Literal["starting", "serving", "canary", "failed", "interrupted", "sto
 LIVE: tuple[Outcome, ...] = ("starting", "serving", "canary")
 """Outcomes of a release that may still run."""
 
-# supervisor: onecat's own, for a native server. docker: Docker's restart policy. systemd: a unit.
-Service = Literal["supervisor", "docker", "systemd"]
+# supervisor: onecat's own, for a native server. docker: Docker's restart policy. systemd: a unit. ray: Docker's, on
+# each node of a Ray cluster.
+Service = Literal["supervisor", "docker", "systemd", "ray"]
 ProxyKind = Literal["host", "own", "container"]
 StrategyName = Literal["first", "blue-green", "recreate"]
+Purpose = Literal["up", "rollback", "restart"]
+"""Commands that make a release."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,9 @@ class Release:
     container: the container's name, or None for a native server; docker_host: the daemon it runs on, as its host
     names it (None: default). image_id: what the image's name meant then. gpus: UUIDs, or indices where there are none.
     protected: whether clients must send an API key. strategy: how it took over. cause: why it failed.
+    purpose: the command that made it, created_by: who typed it (USER@MACHINE); origin: the release that it repeats.
+    start_seconds: from its start until it had answered well; gap_seconds: for so long requests were refused for it.
+    served_at: when it became the one that serves; None: it never did.
     """
 
     deployment: str
@@ -55,6 +61,12 @@ class Release:
     strategy: StrategyName = "first"
     outcome: Outcome = "starting"
     cause: str | None = None
+    purpose: Purpose = "up"
+    created_by: str = ""
+    origin: int | None = None
+    start_seconds: float | None = None
+    gap_seconds: float | None = None
+    served_at: str | None = None
 
     @property
     def proxied(self) -> bool:

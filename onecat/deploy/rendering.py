@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import platform
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onecat.deploy import preflight, units
+from onecat.deploy import units
+from onecat.deploy.audit import user_name
 from onecat.deploy.container import ContainerServer
 from onecat.deploy.container_rendering import container_spec
-from onecat.deploy.container_spec import ContainerSpec
 from onecat.deploy.native import STOP_SECONDS, NativeServer, launch_document
-from onecat.deploy.releases import Release
+from onecat.deploy.ray_rendering import prepare_ray
+from onecat.deploy.releases import Release, Service
+from onecat.deploy.saved_request import REQUEST_FILE, request_document
 from onecat.deploy.site import Site, from_document, to_document
 from onecat.deploy.store import read_json, write_json
 from onecat.deploy.supervisor import timestamp
 from onecat.deploy.traffic import Member, with_members
+from onecat.deploy.unit_server import UNIT_FOLDER, UnitServer
+from onecat.deploy.written_files import record_rendered
 from onecat.errors import OnecatError
 from onecat.planner.records import to_json
 
 if TYPE_CHECKING:
+    from onecat.config.schema import Deployment
     from onecat.deploy.request import Run
     from onecat.deploy.server import Server
     from onecat.deploy.strategy import Strategy
@@ -28,20 +34,18 @@ if TYPE_CHECKING:
 SITE_FILE = "site.json"
 
 
-def render(run: Run, strategy: Strategy, image_id: str | None) -> tuple[Release, Server]:
+def render(run: Run, strategy: Strategy) -> tuple[Release, Server]:
     """The next release and its server, not started. A failure leaves no directory behind."""
     number, directory = run.store.new_directory()
     try:
-        return _rendered(run, strategy, image_id, number, directory)
+        return _rendered(run, strategy, number, directory)
     except BaseException:
         with contextlib.suppress(OSError, OnecatError):  # what has failed is told, not what was left by it
             run.machine.remove(directory)
         raise
 
 
-def _rendered(
-    run: Run, strategy: Strategy, image_id: str | None, number: int, directory: str
-) -> tuple[Release, Server]:
+def _rendered(run: Run, strategy: Strategy, number: int, directory: str) -> tuple[Release, Server]:
     plan, deployment = run.plan, run.deployment
     container = f"onecat-{deployment.name}-{number:04d}" if plan.runtime == "container" else None
     release = Release(
@@ -58,30 +62,33 @@ def _rendered(
         fingerprint=run.fingerprint,
         created_at=timestamp(time.time()),
         host_name=run.machine.name,
-        service="supervisor" if container is None else "docker",
+        service="supervisor" if container is None else _service(deployment),
         proxy_kind=None if run.traffic is None else run.traffic.proxy.kind,
         server_name="_" if run.site is None else run.site.server_name,
         container=container,
         docker_host=run.request.docker_host if container else None,
-        image_id=image_id,
+        image_id=run.image,
+        gpus=run.gpus,
         strategy=strategy.name,
+        purpose=run.request.purpose,
+        created_by=f"{user_name()}@{platform.node()}",
+        origin=run.request.origin,
     )
     release = replace(release, endpoint=release.server_url if run.site is None else run.site.endpoint)
     write_json(run.machine, f"{directory}/plan.json", to_json(plan))
-    server: Server
-    spec: ContainerSpec | None = None
-    if container is not None:
-        spec = container_spec(run, release, container)
-        server = ContainerServer.prepare(run.machine, directory, spec, release.docker_host)
-    else:
-        launch = launch_document(run.argv, dict(plan.env), deployment.restart, run.secret)
-        server = NativeServer.prepare(directory, launch)
-    _render_unit(run, release, spec)
+    write_json(run.machine, f"{directory}/{REQUEST_FILE}", request_document(run))
+    server = _server(run, release)
     if run.traffic is not None and run.site is not None:
         write_json(run.machine, f"{directory}/{SITE_FILE}", to_document(run.site))
         run.traffic.proxy.check(with_members(run.site, [member_of(run, release)]), f"{directory}/nginx")
+    record_rendered(run.machine, directory)
     run.store.save(release)
     return release, server
+
+
+def _service(deployment: Deployment) -> Service:
+    """Who looks after a container of the deployment."""
+    return "ray" if deployment.ray is not None else deployment.service
 
 
 def site_of_release(run: Run, release: Release) -> Site | None:
@@ -95,40 +102,58 @@ def member_of(run: Run, release: Release) -> Member:
     return Member(run.host, release.number, release.address)
 
 
-def _render_unit(run: Run, release: Release, spec: ContainerSpec | None) -> None:
-    restart = run.deployment.restart
-    directory = f"{release.directory}/systemd"
+def _server(run: Run, release: Release) -> Server:
+    """The release's server with all that it needs in the release's directory."""
+    deployment, directory = run.deployment, release.directory
+    if release.container is None:
+        _render_native_unit(run, release)
+        launch = launch_document(run.argv, dict(run.plan.env), deployment.restart, run.secret)
+        return NativeServer.prepare(directory, launch)
+    if release.service == "ray":
+        return prepare_ray(run, release)
+    spec = container_spec(run, release, release.container)
+    if release.service == "docker":
+        return ContainerServer.prepare(run.machine, directory, spec, release.docker_host)
+    server = UnitServer.prepare(
+        run.machine,
+        directory,
+        replace(spec, image=release.image_id or spec.image, guard_directory=None, state_directory=None),
+        release.docker_host,
+        deployment=release.deployment,
+        number=release.number,
+        restart=deployment.restart,
+        allow_daemon_reload=run.request.allow_daemon_reload,
+    )
+    _tell_objections(run, f"{directory}/{UNIT_FOLDER}/{release.container}.service")
+    return server
+
+
+def _render_native_unit(run: Run, release: Release) -> None:
+    """A unit of a native server, for people who want systemd to look after it: they install it themselves."""
     if run.secret is not None and run.secret.file is None:
         run.report("no systemd unit is written: an API key from the environment has no place in one; use a file")
         return
-    if spec is not None:
-        # The unit outlives the release, and `down` removes the release's copy of the key: it makes its own.
-        lasting = replace(
-            spec,
-            secret_file=run.secret.file if run.secret else None,
-            guard_directory=None,
-            state_directory=None,
-        )
-        text = units.container_unit(
-            release.number, release.deployment, lasting, release.server_url, restart, release.docker_host
-        )
-    else:
-        unit_home = f"{run.store.directory}/unit-home"
-        run.machine.make_directory(unit_home)
-        text = units.native_unit(
-            release.deployment,
-            release.number,
-            run.argv,
-            dict(run.plan.env),
-            run.secret.file if run.secret else None,
-            release.server_url,
-            restart,
-            STOP_SECONDS,
-            unit_home,
-        )
-    run.machine.make_directory(directory)
-    path = f"{directory}/onecat-{release.deployment}.service"
+    unit_home = f"{run.store.directory}/unit-home"
+    run.machine.make_directory(unit_home)
+    text = units.native_unit(
+        release.deployment,
+        release.number,
+        run.argv,
+        dict(run.plan.env),
+        run.secret.file if run.secret else None,
+        release.server_url,
+        run.deployment.start.silence_seconds,
+        run.deployment.restart,
+        STOP_SECONDS,
+        unit_home,
+    )
+    run.machine.make_directory(f"{release.directory}/{UNIT_FOLDER}")
+    path = f"{release.directory}/{UNIT_FOLDER}/onecat-{release.deployment}.service"
     run.machine.write(path, text.encode(), 0o644)
-    objections = units.verify(run.machine, path)
+    _tell_objections(run, path)
+
+
+def _tell_objections(run: Run, unit: str) -> None:
+    objections = units.verify(run.machine, unit)
     if objections:
-        run.report(f"systemd-analyze objects to {path}: {'; '.join(objections)}")
+        run.report(f"systemd-analyze objects to {unit}: {'; '.join(objections)}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from onecat.config.schema import Deployment, Profile
+from onecat.deploy.releases import Purpose
 from onecat.deploy.server import Secret
 from onecat.planner.records import Plan
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from onecat.deploy.traffic import Traffic
     from onecat.facts import Facts
     from onecat.hosts import Machine
+    from onecat.planner.ray import RayCluster
 
 Report = Callable[[str], None]
 """Receives one line for each step, for a person."""
@@ -37,6 +39,10 @@ class UpRequest:
     docker_host: address of the Docker daemon as the host names it; None for its environment's.
     strict: whether a finding about what the engine chose is a failed start.
     allow_daemon_reload: whether systemd may be reloaded though containers may lose their GPUs by it.
+    purpose: the command it is for. origin: the number of the release that is repeated, and image: the id of the
+    container image that this one ran.
+    model_is_checked: whether the files of the model were just looked at.
+    cluster: the nodes of a deployment with `ray`; None: they are found from the hosts' interfaces.
     """
 
     deployment: Deployment
@@ -47,6 +53,11 @@ class UpRequest:
     docker_host: str | None = None
     strict: bool = False
     allow_daemon_reload: bool = False
+    purpose: Purpose = "up"
+    origin: int | None = None
+    image: str | None = None
+    model_is_checked: bool = False
+    cluster: RayCluster | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,8 @@ class Run:
     """What the steps of one command on one deployment work with.
 
     plan, argv: with the port that this release gets. traffic, site: the nginx before it and what it shall do; None
-    where there is none.
+    where there is none. image: the id of the container image that its name means on the host. gpus: those that its
+    release gets, as `Release.gpus`.
     """
 
     request: UpRequest
@@ -67,6 +79,8 @@ class Run:
     secret: Secret | None
     fingerprint: str
     report: Report
+    image: str | None = None
+    gpus: tuple[str, ...] = ()
 
     @property
     def deployment(self) -> Deployment:

@@ -96,7 +96,8 @@ class DeploymentStore:
         """Write down what became of a release; one that does not serve needs its secrets no longer."""
         if outcome not in ("serving", "canary"):
             self.machine.remove(f"{release.directory}/secrets")
-        ended = self.save(replace(release, outcome=outcome, cause=cause))
+        served_at = release.served_at or (timestamp(time.time()) if outcome == "serving" else None)
+        ended = self.save(replace(release, outcome=outcome, cause=cause, served_at=served_at))
         self.audit.record(outcome, release.number, **({"cause": cause} if cause else {}))
         return ended
 

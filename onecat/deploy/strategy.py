@@ -16,7 +16,7 @@ class Room:
 
     proxied: whether nginx passes requests on before and after. gpus_needed: by the new release; gpus_free: on the host
     while the old one runs. memory_needed, memory_free: bytes of the host's memory, for a server without a GPU;
-    None: not known.
+    None: not known. is_cluster: whether either is a Ray cluster, of which its ports on the hosts allow one.
     """
 
     proxied: bool
@@ -24,6 +24,7 @@ class Room:
     gpus_free: int = 0
     memory_needed: int | None = None
     memory_free: int | None = None
+    is_cluster: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,24 @@ class Strategy:
     gap: bool
     seconds: float | None = None
 
+    @property
+    def told(self) -> str:
+        """The decision in one line."""
+        return f"{self.name}: {self.why}" + (f"; {self.told_gap}" if self.gap else "")
+
+    @property
+    def told_gap(self) -> str:
+        """How long requests are refused, in words."""
+        seconds = "" if self.seconds is None else f" for about {self.seconds:.0f} s, as long as the start before took"
+        return f"requests are refused{seconds}" if self.gap else "no request is refused"
+
 
 def obstacle(room: Room) -> str | None:
     """Why two releases cannot run at once; None when they can."""
     if not room.proxied:
         return "clients reach the server itself, so the port must be free first"
+    if room.is_cluster:
+        return "two Ray clusters of one deployment would share their ports"
     if room.gpus_needed > room.gpus_free:
         return f"the new release needs {_count(room.gpus_needed, 'GPU')} and {room.gpus_free} are free"
     if room.memory_needed is not None and room.memory_free is not None and room.memory_needed > room.memory_free:
@@ -58,7 +72,7 @@ def choose(wanted: Wanted, runs: bool, room: Room, last_start_seconds: float | N
     if not runs:
         return Strategy("first", "nothing runs that it would replace", False)
     stops = obstacle(room)
-    if wanted == "recreate" or (wanted == "auto" and stops is not None):
+    if wanted == "recreate" or room.is_cluster or (wanted == "auto" and stops is not None):
         why = stops or "rollout.strategy of onecat.yaml says so"
         return Strategy("recreate", why, True, last_start_seconds)
     if wanted == "blue-green":

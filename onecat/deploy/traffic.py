@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onecat.deploy.readiness import healthy
 from onecat.deploy.site import Site, Upstream, from_document, to_document
 from onecat.deploy.store import read_json, write_json
+from onecat.deploy.written_files import installed_files
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
@@ -48,17 +49,31 @@ class Traffic:
         self.proxy = proxy
         self._machine = machine
         self._path = f"{directory}/traffic.json"
-        self._workers_before: frozenset[int] = frozenset()
 
     def members(self) -> tuple[Member, ...]:
         """All servers that get requests now."""
-        document = read_json(self._machine, self._path)
+        document = self._document()
         return () if document is None else tuple(Member(**each) for each in document["members"])
 
     def site(self) -> Site | None:
         """The site that nginx has now, without servers; None when it has none."""
-        document = read_json(self._machine, self._path)
+        document = self._document()
         return None if document is None else from_document(document["site"])
+
+    def installed(self) -> dict[str, dict[str, str | None]]:
+        """nginx's files as they were written last, by path; see `onecat.deploy.written_files`."""
+        document = self._document()
+        return (document.get("files") if document is not None else None) or {}
+
+    def cut_off(self) -> bool:
+        """Whether a change of the route was begun and not ended: then nginx may serve by the old one or the new one."""
+        document = self._document()
+        return document is not None and bool(document.get("changing"))
+
+    def serves(self, host: str, members: Sequence[Member], site: Site) -> bool:
+        """Whether nginx runs and already sends the share of `host` to these servers by this site."""
+        ours = [each for each in self.members() if each.host == host]
+        return ours == list(members) and self.site() == site and not self.cut_off() and self.proxy.running()
 
     def pause(self, host: str) -> None:
         """Send nothing to servers of `host` any more; with none left every request is answered 503."""
@@ -77,22 +92,20 @@ class Traffic:
         """
         before, site_before = self.members(), self.site()
         after = (*(each for each in before if each.host != host), *members)
-        self._workers_before = self.proxy.workers()
-        self.proxy.apply(with_members(site, after))
+        workers = self.proxy.workers()
+        self._write(site_before or site, before, workers, changing=True)
         try:
-            self._wait_until_it_answers(site.endpoint, bool(after))
-        except OnecatError:
+            self.proxy.apply(with_members(site, after))
+            self._wait_for_new_workers(workers)
+            self._wait_until_it_answers(site, bool(after))
+            self._write(site, after, workers)
+        except (OnecatError, OSError):
             if site_before is not None:
                 self.proxy.apply(with_members(site_before, before))
+                self._write(site_before, before, workers)
             else:
-                self.proxy.remove()
+                self.stop()
             raise
-        document = {
-            "schema": TRAFFIC_SCHEMA,
-            "site": to_document(site),
-            "members": [asdict(each) for each in after],
-        }
-        write_json(self._machine, self._path, document)
 
     def stop(self) -> None:
         """Answer nobody any more."""
@@ -101,16 +114,44 @@ class Traffic:
 
     def finished(self) -> bool:
         """Whether nginx has finished all requests that it had when the route was changed last."""
-        return not self._workers_before & self.proxy.workers()
+        document = self._document()
+        return document is None or not self.proxy.workers().intersection(document.get("workers_before", ()))
 
-    def _wait_until_it_answers(self, endpoint: str, has_servers: bool) -> None:
+    def _document(self) -> Any | None:
+        return read_json(self._machine, self._path)
+
+    def _write(self, site: Site, members: Sequence[Member], workers: frozenset[int], changing: bool = False) -> None:
+        document = {
+            "schema": TRAFFIC_SCHEMA,
+            "site": to_document(site),
+            "members": [asdict(each) for each in members],
+            "workers_before": sorted(workers),
+            "changing": changing,
+            # What a hand edit is told by.
+            "files": None if changing else installed_files(self.proxy),
+        }
+        write_json(self._machine, self._path, document)
+
+    def _wait_for_new_workers(self, before: frozenset[int]) -> None:
+        """nginx reads its files only after the signal, and goes on with the old ones where it then refuses them."""
         limit = time.monotonic() + _ANSWER_SECONDS
-        url = self._machine.reach(endpoint)
-        while not (healthy(url) if has_servers else self.proxy.running()):
+        while before and not self.proxy.workers() - before:
+            if time.monotonic() > limit:
+                raise OnecatError(
+                    f"nginx has not taken over its new configuration within {_ANSWER_SECONDS:.0f} s",
+                    next_steps=["read its error log; it lies beside its access log"],
+                    code=ExitCode.ROLLED_BACK,
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def _wait_until_it_answers(self, site: Site, has_servers: bool) -> None:
+        limit = time.monotonic() + _ANSWER_SECONDS
+        url = self._machine.reach(site.endpoint)
+        while not (healthy(url, server_name=site.server_name) if has_servers else self.proxy.running()):
             if time.monotonic() > limit:
                 raise OnecatError(
                     f"nginx does not pass requests on within {_ANSWER_SECONDS:.0f} s",
-                    where=endpoint,
+                    where=site.endpoint,
                     next_steps=["read its error log; it lies beside its access log"],
                     code=ExitCode.ROLLED_BACK,
                 )
@@ -119,7 +160,8 @@ class Traffic:
 
 def with_members(site: Site, members: Sequence[Member]) -> Site:
     """The site that sends requests to these servers."""
-    return replace(site, upstreams=tuple(Upstream(each.address, each.weight) for each in members))
+    upstreams = (Upstream(each.address, each.weight, f"{each.host}/{each.release}") for each in members)
+    return replace(site, upstreams=tuple(upstreams))
 
 
 def drain(requests_of_old: Callable[[], float | None], traffic: Traffic | None, limit_seconds: float) -> float | None:

@@ -123,3 +123,34 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "env": dict(plan.env),
         "layouts": [{**asdict(each), "serve": dict(each.serve)} for each in plan.layouts],
     }
+
+
+def plan_of(document: dict[str, Any]) -> Plan:
+    """The plan that `to_json` made this from. Raises KeyError or TypeError for another document."""
+    container = document["container"]
+    return Plan(
+        **{name: value for name, value in document.items() if name not in _NESTED},
+        server_args=tuple(document["server_args"]),
+        env=tuple(document["env"].items()),
+        layout=Layout(**document["layout"]),
+        layouts=tuple(LayoutOption(**{**each, "serve": tuple(each["serve"].items())}) for each in document["layouts"]),
+        container=None
+        if container is None
+        else ContainerPlan(
+            **{
+                **container,
+                "devices": tuple(container["devices"]),
+                "mounts": tuple(HostMount(**each) for each in container["mounts"]),
+            }
+        ),
+        reasons=tuple(Reason(**each) for each in document["reasons"]),
+        refusals=tuple(Refusal(**{**each, "fix": tuple(each["fix"])}) for each in document["refusals"]),
+        warnings=tuple(document["warnings"]),
+        per_gpu=tuple(document["per_gpu"]),
+    )
+
+
+_NESTED = (
+    *("schema", "server_args", "env", "layout", "layouts", "container"),
+    *("reasons", "refusals", "warnings", "per_gpu"),
+)

@@ -125,7 +125,8 @@ class SmallDeployment:
                 line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            ours = str(self.home.data) in line or (SERVER.name in line and f"--port {self.port} " in f"{line} ")
+            # A server that runs beside another has the next port; the model is a test session's own.
+            ours = str(self.home.data) in line or (SERVER.name in line and f" {self.model} " in line)
             if ours and pid != os.getpid():
                 found.append(line)
         return found

@@ -64,8 +64,8 @@ def test_the_release_is_written_for_people_and_for_its_owner_alone(small: SmallD
     release = small.up()
     files = {str(path.relative_to(release.directory)) for path in Path(release.directory).rglob("*") if path.is_file()}
     assert {
-        "release.json", "plan.json", "launch.json", "state.json", "server.log", "nginx/nginx.conf", "nginx/site.conf",
-        "nginx/conf.d/onecat-demo.conf", "systemd/onecat-demo.service",
+        "release.json", "plan.json", "request.json", "launch.json", "state.json", "server.log", "nginx/nginx.conf",
+        "nginx/site.conf", "systemd/onecat-demo.service",
     } <= files  # fmt: skip
     for path in small.home.deployments.rglob("*.json"):
         assert path.stat().st_mode & 0o077 == 0, path
@@ -123,9 +123,7 @@ def test_the_proxy_closes_what_is_not_for_clients_and_speaks_openais_form(small:
 
 def test_nginx_comes_back_with_the_next_up(small: SmallDeployment) -> None:
     small.up()
-    pid = small.status().proxy_pid
-    assert pid is not None
-    os.kill(pid, signal.SIGTERM)
+    os.kill(int(Path(small.store.proxy_directory, "nginx.pid").read_text()), signal.SIGTERM)
     found = small.wait_for(lambda found: found.state == "proxy-down")
     assert "nginx" in (found.cause or "")
     small.up()
@@ -399,7 +397,7 @@ def test_an_accepted_release_stays_when_the_old_one_cannot_be_put_away(small: Sm
 
 def test_a_failed_release_that_cannot_be_stopped_needs_a_person_and_the_old_one_serves(small: SmallDeployment) -> None:
     first = small.up()
-    second = small.store.release_directory(2)
+    second = Path(small.store.release_directory(2))
 
     def spoil() -> None:
         while not (second / "server.log").exists():

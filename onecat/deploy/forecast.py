@@ -1,0 +1,74 @@
+"""What a command would do to a deployment, without touching anything."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from onecat.deploy.preparing import decide, prepare_run, with_free_port
+from onecat.deploy.repeating import repeated_run, restart_target, rollback_target
+from onecat.planner.records import to_json
+
+if TYPE_CHECKING:
+    from onecat.deploy.releases import ProxyKind, Release, StrategyName
+    from onecat.deploy.request import Run, UpRequest
+    from onecat.deploy.store import DeploymentStore
+    from onecat.facts import Facts
+    from onecat.hosts import Machine
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How a new release would take over.
+
+    strategy, why: see `onecat.deploy.strategy`. replaces: the number of the release that serves now. gap: whether
+    requests would be refused meanwhile; gap_seconds: for how long, as measured before. proxy: whose nginx passes
+    requests on. origin: the release that would be repeated. argv: the server's command line. site: of nginx.
+    """
+
+    strategy: StrategyName
+    why: str
+    replaces: int | None
+    gap: bool
+    gap_seconds: float | None
+    proxy: ProxyKind | None
+    endpoint: str
+    origin: int | None
+    argv: tuple[str, ...]
+    plan: dict[str, Any]
+    site: dict[str, Any] | None
+
+
+def forecast_up(request: UpRequest, machine: Machine) -> Forecast:
+    """What `up` would do. Raises OnecatError for what is wrong with the request."""
+    return _forecast(prepare_run(request, machine, lambda text: None))
+
+
+def forecast_rollback(store: DeploymentStore, number: int | None, facts: Facts | None) -> Forecast:
+    """What `rollback` would do. Raises OnecatError where there is no such release."""
+    return _forecast(repeated_run(store, rollback_target(store, number), "rollback", facts, lambda text: None))
+
+
+def forecast_restart(store: DeploymentStore, facts: Facts | None) -> Forecast:
+    """What `restart` would do. Raises OnecatError where nothing has served."""
+    return _forecast(repeated_run(store, restart_target(store), "restart", facts, lambda text: None))
+
+
+def _forecast(run: Run) -> Forecast:
+    current: Release | None = run.store.current()
+    strategy = decide(run, current)
+    run = with_free_port(run, strategy)
+    serving = current is not None and strategy.name != "first"
+    return Forecast(
+        strategy=strategy.name,
+        why=strategy.why,
+        replaces=current.number if current is not None and serving else None,
+        gap=strategy.gap,
+        gap_seconds=strategy.seconds,
+        proxy=None if run.traffic is None else run.traffic.proxy.kind,
+        endpoint=f"http://{run.plan.host}:{run.plan.port}" if run.site is None else run.site.endpoint,
+        origin=run.request.origin,
+        argv=run.argv,
+        plan=to_json(run.plan),
+        site=None if run.site is None else asdict(run.site),
+    )

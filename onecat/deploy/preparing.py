@@ -1,0 +1,177 @@
+"""From what is asked to what the steps of a change work with, and what can be known to fail before anything changes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from onecat.deploy import claims, preflight, unit_server
+from onecat.deploy.container import image_id, missing_image
+from onecat.deploy.container_rendering import container_owner
+from onecat.deploy.fingerprint import fingerprint
+from onecat.deploy.images_transfer import provide_image
+from onecat.deploy.ports import free_port, ports_of
+from onecat.deploy.proxies import proxy_of
+from onecat.deploy.proxies.choosing import choose_proxy, site_for
+from onecat.deploy.request import Report, Run, UpRequest
+from onecat.deploy.room import room_for
+from onecat.deploy.store import DeploymentStore
+from onecat.deploy.strategy import Strategy, choose
+from onecat.deploy.switching import runs
+from onecat.deploy.traffic import Traffic
+from onecat.errors import ExitCode, OnecatError
+from onecat.images.docker_engine import engine_address
+from onecat.planner.records import with_port
+
+if TYPE_CHECKING:
+    from onecat.deploy.releases import Release
+    from onecat.hosts import Machine
+
+
+def prepare_run(request: UpRequest, machine: Machine, report: Report) -> Run:
+    """What the steps work with. Raises OnecatError for what is wrong with the request; nothing is changed."""
+    deployment, plan = request.deployment, request.plan
+    store = DeploymentStore(machine, deployment.name)
+    if plan.container is not None and request.docker_host is None and machine.is_local:
+        request = replace(request, docker_host=os.environ.get("DOCKER_HOST"))
+    argv = tuple(request.launcher.serve_argv(plan.server_args)) if request.launcher is not None else plan.server_args
+    traffic = site = None
+    if deployment.proxy.kind == "nginx":
+        current = store.current()
+        choice = choose_proxy(machine, deployment, request.docker_host, current.proxy_kind if current else None)
+        if choice.kind is None:
+            report(f"{choice.why}: serving directly at http://{plan.host}:{plan.port}")
+        else:
+            report(f"nginx: {choice.kind} ({choice.why})")
+            site = site_for(choice, deployment, preflight.read_secret(preflight.secret_of(deployment)))
+            traffic = Traffic(proxy_of(store, choice.kind), machine, store.directory)
+    return Run(
+        request=request,
+        machine=machine,
+        store=store,
+        plan=plan,
+        argv=argv,
+        traffic=traffic,
+        site=site,
+        secret=preflight.secret_of(deployment),
+        fingerprint="",
+        report=report,
+    )
+
+
+def check_before(run: Run) -> Run:
+    """See that nothing is known to fail, and what it is that shall run: the run with its fingerprint and image.
+
+    Raises OnecatError; nothing is changed.
+    """
+    plan, machine, profile = run.plan, run.machine, run.deployment.profile
+    preflight.check_plan(plan)
+    if plan.container is not None:
+        if machine.is_local:
+            preflight.check_docker_host(engine_address(run.request.docker_host))
+        preflight.check_accelerator_files(machine, profile, plan.container)
+        if run.deployment.service == "systemd":
+            unit_server.check_host(machine, run.request.docker_host, run.request.allow_daemon_reload)
+    if not run.request.model_is_checked:
+        preflight.check_model(machine, plan.model_directory)
+    preflight.read_secret(run.secret)
+    preflight.check_disk(machine)
+    claims.check_ports(run)
+    _check_ports(run)
+    image = None
+    # Last, because what is missing here takes minutes to build: nobody should learn of a typo only afterwards.
+    if plan.container is None:
+        preflight.check_runtime(profile, run.request.launcher, run.argv)
+    else:
+        preflight.check_readable_in_container(machine, plan.model_directory, container_owner(run))
+        image = _image(run, plan.container.image)
+    run = replace(run, image=image, fingerprint=_fingerprint(run, image))
+    pinned = run.request.image
+    if plan.container is not None and pinned is not None and pinned != image:
+        # The name means another image by now; what is repeated is what ran then.
+        container = replace(plan.container, image=pinned)
+        return replace(
+            run, plan=replace(plan, container=container), image=pinned, fingerprint=_fingerprint(run, pinned)
+        )
+    return run
+
+
+def _image(run: Run, name: str) -> str | None:
+    docker_host = run.machine.docker_host(run.request.docker_host)
+    pinned = run.request.image
+    found = image_id(docker_host, name)
+    if pinned is not None and found != pinned and image_id(docker_host, pinned) is None:
+        raise OnecatError(
+            f"the image that release {run.request.origin} ran is no longer on the host",
+            where=pinned,
+            expected="an image that was kept: docker image prune removes those without a name",
+            next_steps=["onecat build, then onecat up"],
+            code=ExitCode.ROLLED_BACK,
+        )
+    if found is None and pinned is None:
+        found = provide_image(run.machine, run.request.docker_host, name, run.report)
+    if found is None and pinned is None:
+        raise missing_image(name, run.deployment.profile)
+    return found
+
+
+def _fingerprint(run: Run, image: str | None) -> str:
+    return fingerprint(
+        run.deployment,
+        run.plan,
+        run.argv,
+        run.machine.entries(run.plan.model_directory),
+        run.traffic is not None,
+        image,
+        preflight.read_secret(run.secret),
+    )
+
+
+def _check_ports(run: Run) -> None:
+    """Raises OnecatError when somebody else listens where the release shall; our own ports are ours to take over."""
+    ours = ports_of(run.store)
+    current = run.store.current()
+    if (run.traffic is None or current is None) and run.plan.port not in ours:
+        preflight.check_port(run.machine, run.plan.host, run.plan.port, "port")
+    if run.traffic is not None and run.site is not None:
+        host, _, port = run.site.listen.rpartition(":")
+        if int(port) not in ours and run.traffic.proxy.kind != "host":
+            preflight.check_port(run.machine, host.strip("[]"), int(port), "proxy.listen")
+
+
+def decide(run: Run, current: Release | None) -> Strategy:
+    """How the new release takes over from the current one."""
+    replaced = current is not None and runs(run, current)
+    seconds = None if current is None else current.gap_seconds or current.start_seconds
+    return choose(run.deployment.rollout.strategy, replaced, room_for(run, current), seconds)
+
+
+def with_free_port(run: Run, strategy: Strategy) -> Run:
+    """The run with the port that its release gets: behind nginx any that is free, else the one of the configuration.
+
+    Raises OnecatError when there is none.
+    """
+    if run.traffic is None:
+        return run
+    taken = ports_of(run.store)
+    if strategy.name != "blue-green":
+        # Those of servers that are stopped for this one are free by then.
+        serving = {each.endpoint_port for each in run.store.releases() if each.live and each.proxied}
+        taken = taken & serving
+    taken = taken | claims.ports_of_others(run)
+    port = free_port(run.plan.port, lambda each: each in taken or not _is_free(run, each))
+    plan = with_port(run.plan, port)
+    launcher = run.request.launcher
+    argv = tuple(launcher.serve_argv(plan.server_args)) if launcher is not None else plan.server_args
+    return replace(run, plan=plan, argv=argv)
+
+
+def _is_free(run: Run, port: int) -> bool:
+    if port in ports_of(run.store):
+        return True
+    try:
+        preflight.check_port(run.machine, run.plan.host, port, "port")
+    except OnecatError:
+        return False
+    return True
