@@ -69,7 +69,7 @@ class EngineChoices:
     @property
     def empty(self) -> bool:
         """Whether the log told nothing at all, as that of another engine."""
-        return not self.evidence
+        return self == EngineChoices()
 
     def line(self, choice: str) -> str | None:
         """The line of the log that tells a choice."""
