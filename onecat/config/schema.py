@@ -352,6 +352,9 @@ class Rollout(Record):
     )
     drain_seconds: int = Field(300, ge=0, description="How long running answers of the old release may take")
     keep_releases: int = Field(5, ge=1, description="Releases that are kept, the current one among them")
+    hosts_at_once: int = Field(
+        1, ge=1, description="Of several hosts, how many get a new release at the same time while the others serve"
+    )
 
 
 class Canary(Record):
@@ -399,6 +402,10 @@ class Deployment(Document):
     )
     host: str = Field(
         "127.0.0.1", pattern=r"^[A-Za-z0-9:][A-Za-z0-9.:_-]*$", description="Address the server listens on"
+    )
+    addresses: dict[str, str] = Field(
+        default_factory=dict,
+        description="By host, the address its server listens on and nginx on another host reaches; overrides host",
     )
     port: int = Field(8000, ge=1, le=65535, description="Port the server listens on; a second release takes the next")
     serve: dict[str, FlagValue] = Field(default_factory=dict, description="`vllm serve` flags without dashes")

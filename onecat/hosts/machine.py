@@ -57,6 +57,10 @@ class Machine(Protocol):
     def is_local(self) -> bool: ...
 
     @property
+    def address(self) -> str | None:
+        """The name or address by which it is reached over the network; None where that is not known."""
+
+    @property
     def data_directory(self) -> str:
         """Where onecat keeps what it knows about deployments on this host."""
 
@@ -141,6 +145,7 @@ class LocalMachine:
 
     name = "local"
     is_local = True
+    address = None
 
     def __init__(self, data_directory: Path) -> None:
         self._data_directory = data_directory

@@ -7,8 +7,8 @@ sends it back; the program gives the lock up after SILENT_SECONDS without one, t
 
 from __future__ import annotations
 
+import contextlib
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -109,28 +109,30 @@ class RemoteLock:
     def release(self) -> None:
         """Give the lock up, and wait until it is free."""
         self._released.set()
-        self._thread.join()
-        try:
+        with contextlib.suppress(OSError):  # the connection is gone, and the lock with it
             self._channel.shutdown_write()
-            self._channel.settimeout(ANSWER_SECONDS)
-            while self._channel.recv(1 << 10):
-                pass
-        except OSError:
-            pass  # the connection is gone, and the lock with it
+        self._thread.join()
         self._channel.close()
 
     def _beat(self) -> None:
-        self._channel.settimeout(SILENT_SECONDS - BEAT_SECONDS)
-        while not self._released.wait(BEAT_SECONDS):
-            began = time.monotonic()
-            try:
-                self._channel.sendall(b".")
-                answer = self._channel.recv(1)
-            except OSError:
-                answer = b""
-            if answer != b"." and not self._released.is_set():
-                self._lost(f"the lock on the host was lost after {time.monotonic() - began:.0f} s without an answer")
-                return
+        while self._answers(b"."):
+            # Nothing comes until the next beat, unless the program ends, which may be at any time.
+            if not self._answers(None):
+                break
+        if not self._released.is_set():
+            self._lost("the lock on the host was lost: it was broken there, or no word of it came any more")
+
+    def _answers(self, beat: bytes | None) -> bool:
+        """Whether a beat comes back; without one, whether the program still runs after the time between two."""
+        self._channel.settimeout(SILENT_SECONDS - BEAT_SECONDS if beat else BEAT_SECONDS)
+        try:
+            if beat:
+                self._channel.sendall(beat)
+            return self._channel.recv(1) == beat
+        except TimeoutError:
+            return beat is None
+        except OSError:
+            return False
 
 
 def _line(channel: Channel) -> str:

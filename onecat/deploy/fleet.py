@@ -1,0 +1,135 @@
+"""A deployment on several hosts: each host makes its own release, a few at a time, so that the others serve meanwhile.
+
+What fails on a host is undone there (see `onecat.deploy.rollout`). When more hosts have failed than may, the rest are
+left as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from onecat.errors import ExitCode, OnecatError
+from onecat.hosts import ConnectionLostError, FanOut, Task
+
+if TYPE_CHECKING:
+    from onecat.deploy.releases import Release
+    from onecat.hosts import Desk
+
+FLEET_SCHEMA = "onecat.fleet/1"
+Tell = Callable[[str, str], None]
+"""Receives the name of a host and one line about it, for a person."""
+# unchanged: it serves what is asked already. left: not begun, because too many others had failed.
+Result = Literal["up", "unchanged", "failed", "unreachable", "left"]
+
+
+@dataclass(frozen=True)
+class HostWork:
+    """What is to be done on one host.
+
+    serves: whether it serves something now, which then is missing to the clients for a while. work: does it, and is
+    given what receives lines for a person.
+    """
+
+    host: str
+    serves: bool
+    work: Callable[[Callable[[str], None]], tuple[Release, bool]]
+
+
+@dataclass(frozen=True)
+class HostResult:
+    """What became of one host. release: the one that it has now; error: why it has no new one."""
+
+    host: str
+    result: Result
+    release: Release | None = None
+    error: OnecatError | None = None
+
+
+def batches(works: Sequence[HostWork], at_once: int) -> list[list[HostWork]]:
+    """In which order hosts are worked on: those that serve nothing all at once, before any that serves is touched."""
+    idle = [each for each in works if not each.serves]
+    serving = [each for each in works if each.serves]
+    return [part for part in (idle, *(serving[at : at + at_once] for at in range(0, len(serving), at_once))) if part]
+
+
+def run_fleet(
+    works: Sequence[HostWork], *, at_once: int, max_failures: int, desk: Desk, tell: Tell
+) -> tuple[HostResult, ...]:
+    """Work on all hosts; what became of each, in their order.
+
+    Parameters:
+        at_once: how many hosts that serve may be worked on at the same time.
+        max_failures: how many may fail before the rest are left as they are.
+        desk: where a person is asked meanwhile; this must be the main thread.
+    """
+    results: dict[str, HostResult] = {}
+    for batch in batches(works, at_once):
+        failed = sum(each.result in ("failed", "unreachable") for each in results.values())
+        if failed > max_failures:
+            results |= {each.host: HostResult(each.host, "left") for each in batch}
+            continue
+        tasks = [Task(each.host, functools.partial(_work, each, tell)) for each in batch]
+        for _, outcome in FanOut(tasks, desk=desk).ended():
+            if outcome.error is not None and not isinstance(outcome.error, OnecatError):
+                raise outcome.error
+            results[outcome.name] = outcome.result or _failed(outcome.name, outcome.error)  # type: ignore[arg-type]
+            if outcome.error is not None:
+                tell(outcome.name, f"failed: {outcome.error.found}")
+    return tuple(results[each.host] for each in works)
+
+
+def _work(work: HostWork, tell: Tell, set_limit: Callable[[float], None]) -> HostResult:
+    release, changed = work.work(functools.partial(tell, work.host))
+    return HostResult(work.host, "up" if changed else "unchanged", release)
+
+
+def _failed(host: str, error: OnecatError) -> HostResult:
+    unreachable = isinstance(error, ConnectionLostError) or error.code == ExitCode.UNREACHABLE
+    return HostResult(host, "unreachable" if unreachable else "failed", error=error)
+
+
+def failure_of_fleet(results: Sequence[HostResult], max_failures: int, deployment: str) -> OnecatError | None:
+    """What to tell when more hosts failed than may; None when it is well.
+
+    The code is the gravest of the hosts': one that needs a person, then one that cannot be reached.
+    """
+    failed = [each for each in results if each.error is not None]
+    if len(failed) <= max_failures:
+        return None
+    left = [each.host for each in results if each.result == "left"]
+    errors = [each.error for each in failed if each.error is not None]
+    codes = [each.code for each in errors]
+    gravest = next((code for code in (ExitCode.NEEDS_PERSON, ExitCode.UNREACHABLE) if code in codes), codes[0])
+    done = [each.host for each in results if each.result in ("up", "unchanged")]
+    details = [f"{each.host}: {error.found}" for each, error in zip(failed, errors, strict=True)]
+    details += [f"{', '.join(left)}: not begun, and as before"] if left else []
+    details += [f"{', '.join(done)}: has the new release"] if done else []
+    steps = [step for error in errors for step in error.next_steps]
+    return OnecatError(
+        f"{len(failed)} of {len(results)} hosts failed",
+        expected=f"at most {max_failures} (--max-failures)",
+        where=", ".join(each.host for each in failed),
+        details=details,
+        next_steps=list(dict.fromkeys([*steps, "onecat up, which goes on with the rest"]))[:5],
+        code=gravest,
+    )
+
+
+def fleet_document(deployment: str, results: Sequence[HostResult], document: Callable[[Release, bool], Any]) -> Any:
+    """The results as the `onecat.fleet/1` document. document: of one release, see `up_document`."""
+    return {
+        "schema": FLEET_SCHEMA,
+        "deployment": deployment,
+        "hosts": [
+            {
+                "host": each.host,
+                "result": each.result,
+                "error": None if each.error is None else {"found": each.error.found, "code": int(each.error.code)},
+                "up": None if each.release is None else document(each.release, each.result == "up"),
+            }
+            for each in results
+        ],
+    }
