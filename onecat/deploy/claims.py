@@ -277,21 +277,6 @@ def claims_of_others(machine: Machine, name: str) -> tuple[Claim, ...]:
     return tuple(claim_of(machine, each) for store in stores for each in store.releases() if each.live)
 
 
-def check_again(machine: Machine, release: Release) -> None:
-    """Raises OnecatError when another deployment has meanwhile claimed what a release had that shall run again."""
-    others = claims_of_others(machine, release.deployment)
-    own = claim_of(machine, release)
-    check_addresses([("port", own.addresses[0]), *(("proxy.listen", each) for each in own.addresses[1:])], others)
-    for claim in others:
-        taken = sorted(own.accelerators & claim.accelerators)
-        if taken:
-            raise OnecatError(
-                f"GPU {taken[0]} of release {release.number} is taken by {claim.words}",
-                next_steps=[f"onecat down {claim.deployment}", "or onecat up, for a new release on others"],
-                code=ExitCode.ROLLED_BACK,
-            )
-
-
 @contextlib.contextmanager
 def claiming(machine: Machine) -> Iterator[None]:
     """Hold the host's lock for making a release; waits for others, which are done in moments. Raises OnecatError."""
@@ -368,7 +353,7 @@ def with_claims(run: Run, current: Release | None, strategy: Strategy) -> Run:
     if present is None:
         # The engine will say what it misses; what was asked for is passed on as it is.
         run.report(f"the {word}s of this host are not known: other deployments on them were not looked for")
-        return run if wanted is None else replace(run, gpus=tuple(str(each) for each in wanted))
+        return run if wanted is None else replace(run, accelerators=tuple(map(_unseen, wanted)))
     if wanted is None and run.plan.container is None and _VISIBLE in dict(run.plan.env):
         wanted = tuple(each.strip() for each in dict(run.plan.env)[_VISIBLE].split(",") if each.strip())
     beside = None if strategy.name == "blue-green" else current
@@ -379,8 +364,17 @@ def with_claims(run: Run, current: Release | None, strategy: Strategy) -> Run:
         if each.processes and each.id not in own:
             run.report(f"warning: {word} {each.index} is used by {'; '.join(each.processes)}: no deployment of onecat")
     run.report(f"on {word} {', '.join(str(each.index) for each in chosen)}")
-    plan = with_accelerators(run.plan, run.request.profile, chosen)
-    return replace(run, plan=plan, gpus=tuple(each.id for each in chosen))
+    return replace(run, accelerators=chosen)
+
+
+def placed(run: Run) -> Plan:
+    """The run's plan for exactly the accelerators that it got."""
+    return with_accelerators(run.plan, run.request.profile, run.accelerators)
+
+
+def _unseen(wanted: int | str) -> Accelerator:
+    text = str(wanted)
+    return Accelerator(int(text), "") if text.isdigit() else Accelerator(-1, "", text)
 
 
 def _held(run: Run, going: Release | None) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from onecat.deploy import claims
 from onecat.deploy.preparing import decide, prepare_run, with_free_port
 from onecat.deploy.repeating import repeated_run, restart_target, rollback_target
 from onecat.planner.records import to_json
@@ -57,7 +58,7 @@ def forecast_restart(store: DeploymentStore, facts: Facts | None) -> Forecast:
 def _forecast(run: Run) -> Forecast:
     current: Release | None = run.store.current()
     strategy = decide(run, current)
-    run = with_free_port(run, strategy)
+    run = claims.with_claims(with_free_port(run, strategy), current, strategy)
     serving = current is not None and strategy.name != "first"
     return Forecast(
         strategy=strategy.name,

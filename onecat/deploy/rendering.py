@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onecat.deploy import units
+from onecat.deploy import claims, units
 from onecat.deploy.audit import user_name
 from onecat.deploy.container import ContainerServer
 from onecat.deploy.container_rendering import container_spec
@@ -105,6 +105,8 @@ def member_of(run: Run, release: Release) -> Member:
 def _server(run: Run, release: Release) -> Server:
     """The release's server with all that it needs in the release's directory."""
     deployment, directory = run.deployment, release.directory
+    # plan.json says what was planned; which accelerators that comes to is decided each time anew.
+    run = replace(run, plan=claims.placed(run))
     if release.container is None:
         _render_native_unit(run, release)
         launch = launch_document(run.argv, dict(run.plan.env), deployment.restart, run.secret)

@@ -13,6 +13,7 @@ from onecat.deploy.server import Secret
 from onecat.planner.records import Plan
 
 if TYPE_CHECKING:
+    from onecat.deploy.claims import Accelerator
     from onecat.deploy.site import Site
     from onecat.deploy.store import DeploymentStore
     from onecat.deploy.traffic import Traffic
@@ -65,8 +66,8 @@ class Run:
     """What the steps of one command on one deployment work with.
 
     plan, argv: with the port that this release gets. traffic, site: the nginx before it and what it shall do; None
-    where there is none. image: the id of the container image that its name means on the host. gpus: those that its
-    release gets, as `Release.gpus`.
+    where there is none. image: the id of the container image that its name means on the host. accelerators: those
+    that its release gets.
     """
 
     request: UpRequest
@@ -80,7 +81,12 @@ class Run:
     fingerprint: str
     report: Report
     image: str | None = None
-    gpus: tuple[str, ...] = ()
+    accelerators: tuple[Accelerator, ...] = ()
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The accelerators as `Release.gpus` has them."""
+        return tuple(each.id for each in self.accelerators)
 
     @property
     def deployment(self) -> Deployment:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from onecat.deploy import preflight
+from onecat.deploy import claims, preflight
 from onecat.deploy.cache_volume import remove_unused
 from onecat.deploy.container import home_identity
 from onecat.deploy.engine import note_choices
 from onecat.deploy.failures import failure_of
+from onecat.deploy.hand_edits import tell_hand_edits, write_anew
 from onecat.deploy.leftovers import clean_up
 from onecat.deploy.preparing import check_before, decide, prepare_run, with_free_port
 from onecat.deploy.readiness import NotReady, healthy, wait_until_ready
@@ -50,6 +51,8 @@ def up(request: UpRequest, machine: Machine, report: Report = lambda text: None)
         clean_up(run)
         current = run.store.current()
         if current is not None and unchanged(run, current):
+            if tell_hand_edits(run.store, report):
+                write_anew(run.store, current)
             report(f"release {current.number} already serves this plan and is healthy: nothing to do")
             return current
         return change(run, current)
@@ -71,11 +74,13 @@ def unchanged(run: Run, current: Release) -> bool:
 
 def change(run: Run, current: Release | None) -> Release:
     """Put a new release in the place of the current one; the deployment is locked and cleaned up. See `up`."""
-    strategy = decide(run, current)
-    run = with_free_port(run, strategy)
-    if strategy.name != "first":
-        run.report(strategy.told)
-    release, server = render(run, strategy)
+    tell_hand_edits(run.store, run.report)
+    with claims.claiming(run.machine):
+        strategy = decide(run, current)
+        run = claims.with_claims(with_free_port(run, strategy), current, strategy)
+        if strategy.name != "first":
+            run.report(strategy.told)
+        release, server = render(run, strategy)
     run.store.audit.record(run.request.purpose, release.number, strategy=strategy.name, origin=run.request.origin)
     # Only what ran is started again; what has crashed or was left behind by a reboot goes all the same.
     previous = current if current is not None and runs(run, current) else None

@@ -113,9 +113,9 @@ def engine_lines(kept: KeptChoices) -> Iterator[Line]:
     named = max(columns.width(name) for _, name, _, _ in rows)
     wide = max(columns.width(found) for _, _, found, _ in rows)
     for choice, name, value, wanted in rows:
-        text = f"{' ' * _LABEL}{columns.pad(name, named)}  {value}"
+        text = f"    {columns.pad(name, named)}  {value}"
         if wanted is not None:
-            text = f"{' ' * _LABEL}{columns.pad(name, named)}  {columns.pad(value, wide)}  planned: {wanted}"
+            text = f"    {columns.pad(name, named)}  {columns.pad(value, wide)}  planned: {wanted}"
         yield Line(text, "yellow" if choice in differs else "", len(text))
 
 

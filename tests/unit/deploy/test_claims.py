@@ -15,7 +15,6 @@ from onecat.deploy.claims import (
     Claim,
     accelerators_of,
     check_addresses,
-    check_again,
     choose,
     claiming,
     claims_of_others,
@@ -206,16 +205,6 @@ def test_what_may_run_is_claimed_and_what_has_ended_is_not(tmp_path: Path) -> No
     (claim,) = claims_of_others(machine, "mine")
     addresses = (Address("127.0.0.1", 8000), Address("127.0.0.1", 8080))
     assert claim == Claim("chat", 3, frozenset({"GPU-0aa"}), addresses)
-
-
-def test_a_release_that_comes_back_gives_way_to_what_was_claimed_meanwhile(tmp_path: Path) -> None:
-    machine = LocalMachine(tmp_path)
-    old = release_of(machine, "mine", "stopped", port=8001)
-    other = release_of(machine, "chat", proxy_kind=None)
-    with pytest.raises(OnecatError, match="GPU GPU-0aa of release 1 is taken by deployment chat"):
-        check_again(machine, old)
-    DeploymentStore(machine, "chat").end(other, "stopped")
-    check_again(machine, old)
 
 
 def test_two_that_start_at_once_take_turns(tmp_path: Path) -> None:

@@ -83,15 +83,15 @@ def test_what_the_engine_chose_stands_beside_what_was_planned() -> None:
     lines = list(engine_lines(SERVING.engine))
     assert [line.text for line in lines] == [
         "  engine:    0.27.1 on cuda",
-        "             dtype           float16                  planned: float16",
-        "             quantisation    compressed-tensors       planned: compressed-tensors",
-        "             execution       eager                    planned: eager",
-        "             attention       TRITON_ATTN",
-        "             NVFP4 kernel    MarlinNvFp4LinearKernel",
-        "             KV tokens       32,768                   planned: 64,000",
-        "             context length  2,048                    planned: 2,048",
-        "             at full length  16 requests at once",
-        "             weights         0.27 GiB per device",
+        "    dtype           float16                  planned: float16",
+        "    quantisation    compressed-tensors       planned: compressed-tensors",
+        "    execution       eager                    planned: eager",
+        "    attention       TRITON_ATTN",
+        "    NVFP4 kernel    MarlinNvFp4LinearKernel",
+        "    KV tokens       32,768                   planned: 64,000",
+        "    context length  2,048                    planned: 2,048",
+        "    at full length  16 requests at once",
+        "    weights         0.27 GiB per device",
     ]
     assert [line.text.split()[0] for line in lines if line.style] == ["KV"]
 
