@@ -162,6 +162,20 @@ class Site:
         )
         return (*headers, ("Authorization", f"${self.identifier}_authorization")) if self.checks_keys else headers
 
+    def missing_modules(self, build: NginxBuild) -> tuple[str, ...]:
+        """What this nginx was built without and the site needs, as `http_limit_req`."""
+        limits = self.limits
+        needed = {
+            "http_map": True,
+            "http_upstream_keepalive": True,
+            "http_upstream_zone": len(self.upstreams) > 1,
+            "http_upstream_least_conn": len(self.upstreams) > 1 and self.is_balanced,
+            "http_limit_req": limits.requests_per_second is not None,
+            "http_limit_conn": limits.connections is not None,
+        }
+        missing = [name for name, is_needed in needed.items() if is_needed and build.lacks(name)]
+        return (*missing, *(["http_ssl"] if self.tls and not build.has("http_ssl") else []))
+
     @property
     def errors(self) -> tuple[ErrorAnswer, ...]:
         """Answers of nginx itself."""

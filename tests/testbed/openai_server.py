@@ -76,6 +76,9 @@ def handler_for(options: argparse.Namespace) -> type[BaseHTTPRequestHandler]:
                 self._send(200, "", "text/plain")
             elif self.path == "/metrics":
                 self._send(200, "vllm:num_requests_running 0\n", "text/plain")
+            elif self.path == "/v1/headers":  # what has come here through a proxy
+                if self._authorized():
+                    self._send(200, json.dumps({name.lower(): value for name, value in self.headers.items()}))
             elif self.path == "/v1/models":
                 if self._authorized():
                     self._send(200, json.dumps({"object": "list", "data": [{"id": options.served_model_name}]}))

@@ -57,7 +57,9 @@ def choose_proxy(
     for kind in order:
         why = tries[kind]()
         if isinstance(why, str):
-            kept = "it stands before the current release" if kind == current else "; ".join(dict.fromkeys((why, *reasons)))
+            kept = (
+                "it stands before the current release" if kind == current else "; ".join(dict.fromkeys((why, *reasons)))
+            )
             return ProxyChoice(kind, kept, docker_host if kind == "container" else None)
         reasons.append(why.found)
     if deployment.proxy.keys_file is not None or deployment.proxy.tls is not None:
@@ -65,7 +67,7 @@ def choose_proxy(
             "there is no nginx that could keep the door: " + "; ".join(dict.fromkeys(reasons)),
             expected="one, since onecat.yaml has proxy.keys_file or proxy.tls",
             where=machine.name,
-            next_steps=["install it: apt-get install nginx-light"],
+            next_steps=["install it: apt-get install nginx"],
             code=ExitCode.ROLLED_BACK,
         )
     return ProxyChoice(None, "; ".join(dict.fromkeys(reasons)))
@@ -106,7 +108,7 @@ def _host(machine: Machine) -> str | OnecatError:
 
 def _own(machine: Machine) -> str | OnecatError:
     if find_nginx(machine) is None:
-        return _refused(_missing(machine), "install it: apt-get install nginx-light")
+        return _refused(_missing(machine), "install it: apt-get install nginx")
     return "nginx is installed"
 
 

@@ -68,7 +68,7 @@ class ContainerNginx(DirectoryNginx):
         return need_build(said, site.image or "")
 
     def _worker_user(self) -> str | None:
-        return "nobody" if self._machine.user_id == 0 else None
+        return None  # the image's own, of which nobody else knows the name
 
     def _test(self, site: Site, directory: str) -> str | None:
         said, status = self._once(site, directory, "-t")

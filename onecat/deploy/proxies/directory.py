@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from onecat.deploy.client_keys import render_keys
 from onecat.deploy.nginx_build import NginxBuild
-from onecat.deploy.proxies.program import refused, workers_of
+from onecat.deploy.proxies.program import objection_to_reload, refused, require_modules, size_of, workers_of
 from onecat.deploy.site import KEYS_FILE, Site, render_main, render_site
 
 if TYPE_CHECKING:
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
 ACCESS_LOG = "logs/access.log"
 ERROR_LOG = "logs/error.log"
 _FOLDERS = ("logs", "temporary")
-RELOAD_SECONDS = 15.0
 LARGEST_LOG = 64 * 2**20
 """Bytes of a log above which the next change of the site begins a new one; one old one is kept."""
 
@@ -87,6 +84,11 @@ class DirectoryNginx:
         if not site.checks_keys:
             self._machine.remove(f"{self._directory}/{KEYS_FILE}")
 
+    def files(self) -> dict[str, bytes]:
+        paths = (f"{self._directory}/{name}" for name in ("nginx.conf", "site.conf", KEYS_FILE))
+        found = {path: self._machine.read(path) for path in paths}
+        return {path: content for path, content in found.items() if content is not None}
+
     def running(self) -> bool:
         return self.pid() is not None
 
@@ -99,6 +101,7 @@ class DirectoryNginx:
 
     def _files(self, site: Site) -> dict[str, bytes]:
         build = self._build(site)
+        require_modules(site, build, self._machine.name)
         files = {
             "nginx.conf": render_main(site, self._worker_user(), build, self.pid_file).encode(),
             "site.conf": render_site(site, ACCESS_LOG, build).encode(),
@@ -114,14 +117,10 @@ class DirectoryNginx:
             self._machine.write(f"{directory}/{name}", content, 0o600)
 
     def _reload_and_see(self, site: Site) -> str | None:
-        """A master that cannot do what it is told goes on as before, and says so in its log alone."""
         log = f"{self._directory}/{ERROR_LOG}"
-        before, seen = self.workers(), len(self._machine.read(log) or b"")
+        before, seen = self.workers(), size_of(self._machine, log)
         words = self._reload(site)
-        if words is not None or new_workers(self.workers, before):
-            return words
-        said = (self._machine.read(log) or b"")[seen:].decode(errors="replace")
-        return said or "nginx has not taken up its new configuration, and does not say why"
+        return words if words is not None else objection_to_reload(self._machine, self.workers, before, (log, seen))
 
     def _rotate(self) -> None:
         """Begin new logs where the old ones are large; the start or reload that follows opens them."""
@@ -129,13 +128,3 @@ class DirectoryNginx:
         for name, entry in self._machine.entries(folder).items():
             if name.endswith(".log") and entry.size > LARGEST_LOG:
                 self._machine.rename(f"{folder}/{name}", f"{folder}/{name}.1")
-
-
-def new_workers(workers: Callable[[], frozenset[int]], before: frozenset[int]) -> bool:
-    """Wait until an nginx has workers that it had not before: only then its new configuration is in force."""
-    limit = time.monotonic() + RELOAD_SECONDS
-    while time.monotonic() < limit:
-        if workers() - before:
-            return True
-        time.sleep(0.02)
-    return False

@@ -6,12 +6,13 @@ that has two sites of one name, is never loaded.
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from onecat.deploy.client_keys import render_keys
 from onecat.deploy.nginx_build import NginxBuild
-from onecat.deploy.proxies.directory import new_workers
 from onecat.deploy.proxies.host_configuration import (
     Clash,
     Dump,
@@ -24,8 +25,11 @@ from onecat.deploy.proxies.program import (
     build_of,
     master_state,
     need_nginx,
+    objection_to_reload,
     place_of,
     refused,
+    require_modules,
+    size_of,
     words_of,
     workers_of,
 )
@@ -36,8 +40,6 @@ from onecat.errors import ExitCode, OnecatError
 if TYPE_CHECKING:
     from onecat.deploy.store import DeploymentStore
     from onecat.hosts import Machine
-
-_FOLLOW_SECONDS = 15.0
 
 
 class HostNginx:
@@ -51,31 +53,18 @@ class HostNginx:
         self._name = store.name
 
     def check(self, site: Site, directory: str) -> None:
-        root, dump = self._root(), self._dump()
-        build = self._build(root)
-        root_or_us = self._store.machine
-        root_or_us.make_directory(directory)
-        text = render_site(site, self._access_log(build), build, self._keys_path(dump))
-        root_or_us.write(f"{directory}/{site.file_name}", text.encode())
-        self._check_beside_others(root, dump, site, text)
+        root = self._root()
+        with self._without_our_broken_file(root, for_good=False):
+            dump = self._dump()
+            text = self._text(root, dump, site)
+            self._store.machine.make_directory(directory)
+            self._store.machine.write(f"{directory}/{site.file_name}", text.encode())
+            self._check_beside_others(root, dump, site, text)
 
     def apply(self, site: Site) -> None:
-        root, dump = self._root(), self._dump()
-        build, log = self._build(root), self._access_log(self._build(root))
-        text = render_site(site, log, build, self._keys_path(dump))
-        self._check_beside_others(root, dump, site, text)
-        paths = (self._site_path(dump), self._keys_path(dump))
-        before = {path: root.read(path) for path in paths}
-        try:
-            if site.checks_keys and site.keys is not None:
-                root.write(paths[1], render_keys(site.identifier, site.keys).encode(), 0o600)
-            root.write(paths[0], text.encode(), 0o644)
-            self._reload(root)
-        except BaseException:
-            self._put_back(root, before)
-            raise
-        if not site.checks_keys:
-            root.remove(paths[1])
+        root = self._root()
+        with self._without_our_broken_file(root, for_good=True):
+            self._replace(root, self._dump(), site)
 
     def remove(self) -> None:
         root, dump = self._root(), self._dump()
@@ -91,6 +80,15 @@ class HostNginx:
         except BaseException:
             self._put_back(root, before)
             raise
+
+    def files(self) -> dict[str, bytes]:
+        root = self._root()
+        found = host_configuration(root)
+        # Where somebody has broken a file, nginx does not tell which folder it would read.
+        folder = found.site_directory if isinstance(found, Dump) else self._usual_folder(root)
+        paths = (f"{folder}/onecat-{self._name}.{end}" for end in ("conf", "keys"))
+        contents = {path: root.read(path) for path in paths}
+        return {path: content for path, content in contents.items() if content is not None}
 
     def running(self) -> bool:
         root = self._store.machine.root()
@@ -133,6 +131,11 @@ class HostNginx:
     def _build(self, root: Machine) -> NginxBuild:
         return build_of(root, need_nginx(root))
 
+    def _text(self, root: Machine, dump: Dump, site: Site) -> str:
+        build = self._build(root)
+        require_modules(site, build, root.name)
+        return render_site(site, self._access_log(build), build, self._keys_path(dump))
+
     def _site_path(self, dump: Dump) -> str:
         return f"{dump.site_directory}/onecat-{self._name}.conf"
 
@@ -154,10 +157,50 @@ class HostNginx:
         return running_pid(root, self._build(root).path("pid-path") or "/run/nginx.pid")
 
     def _serves_on(self, root: Machine) -> bool:
-        folder = posixpath.dirname(self._build(root).path("conf-path") or "/etc/nginx/nginx.conf")
-        return self._any_pid(root) is not None and root.status(f"{folder}/conf.d/onecat-{self._name}.conf") is not None
+        site = f"{self._usual_folder(root)}/onecat-{self._name}.conf"
+        return self._any_pid(root) is not None and root.status(site) is not None
+
+    def _usual_folder(self, root: Machine) -> str:
+        return posixpath.dirname(self._build(root).path("conf-path") or "/etc/nginx/nginx.conf") + "/conf.d"
 
     # --- what is done ---
+
+    def _replace(self, root: Machine, dump: Dump, site: Site) -> None:
+        text = self._text(root, dump, site)
+        self._check_beside_others(root, dump, site, text)
+        paths = (self._site_path(dump), self._keys_path(dump))
+        before = {path: root.read(path) for path in paths}
+        try:
+            if site.checks_keys and site.keys is not None:
+                root.write(paths[1], render_keys(site.identifier, site.keys).encode(), 0o600)
+            root.write(paths[0], text.encode(), 0o644)
+            self._reload(root)
+        except BaseException:
+            self._put_back(root, before)
+            raise
+        if not site.checks_keys:
+            root.remove(paths[1])
+
+    @contextlib.contextmanager
+    def _without_our_broken_file(self, root: Machine, *, for_good: bool) -> Iterator[None]:
+        """Where it is our own file that nginx does not take, set it aside, so that the others' can be judged.
+
+        It comes back when the block fails, or in any case where it is not for good.
+        """
+        found = host_configuration(root)
+        path = found.where.rpartition(":")[0] if isinstance(found, OnecatError) and found.where else ""
+        if posixpath.basename(path) not in (f"onecat-{self._name}.conf", f"onecat-{self._name}.keys"):
+            yield
+            return
+        content = root.read(path) or b""
+        root.remove(path)
+        try:
+            yield
+        except BaseException:
+            self._put_back(root, {path: content})
+            raise
+        if not for_good:
+            self._put_back(root, {path: content})
 
     def _check_beside_others(self, root: Machine, dump: Dump, site: Site, text: str) -> None:
         """Let nginx judge all files of the host with the new one in place of ours, before ours is changed."""
@@ -198,14 +241,14 @@ class HostNginx:
         if pid is None:
             raise not_running(root)
         before = workers_of(root, pid)
-        log = self._build(root).path("error-log-path") or "/var/log/nginx/error.log"
+        log = dump.error_log(self._build(root))
         seen = size_of(root, log)
         told = root.run([need_nginx(root), "-s", "reload"])
         if told.exit_code != 0:
             raise refused(words_of(told), dump.main)
-        if not new_workers(lambda: workers_of(root, pid), before):
-            said = (root.read(log) or b"")[seen:].decode(errors="replace")
-            raise refused(said, log, "the host's nginx goes on with its configuration of before")
+        words = objection_to_reload(root, lambda: workers_of(root, pid), before, (log, seen))
+        if words is not None:
+            raise refused(words, log, "the host's nginx goes on with its configuration of before")
 
     def _put_back(self, root: Machine, before: dict[str, bytes | None]) -> None:
         for path, content in before.items():
@@ -265,11 +308,6 @@ def running_pid(root: Machine, path: str) -> int | None:
         return None
     title = master_state(root, int(text))
     return int(text) if title is not None and "nginx" in title else None
-
-
-def size_of(root: Machine, path: str) -> int:
-    found = root.status(path)
-    return 0 if found is None else found.size
 
 
 def _clash(site: Site, clash: Clash) -> OnecatError:

@@ -11,8 +11,9 @@ from onecat.deploy.nginx_build import NginxBuild
 from onecat.deploy.site import Site
 
 _HEADER = re.compile(r"^# configuration file (.+):$", re.MULTILINE)
-_INCLUDE = re.compile(r"""(?m)^(\s*)include\s+["']?(\S*conf\.d/\*\.conf)["']?\s*;""")
-_PID = re.compile(r"(?m)^\s*pid\s+([^;]+);")
+_BEGINS = r"(?:^|(?<=[;{}\s]))"
+_INCLUDE = re.compile(rf"""{_BEGINS}include\s+["']?([^\s"']*conf\.d/\*\.conf)["']?\s*;""")
+_COMMENT_OR_STRING = re.compile(r"""(?m)("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|(?:^|(?<=[;{}\s]))#.*$""")
 _CONFLICT = re.compile(r'conflicting server name "([^"]*)" on (\S+), ignored')
 
 
@@ -30,12 +31,20 @@ class Dump:
 
     def pid_path(self, build: NginxBuild) -> str:
         """Where the process id of the master stands."""
-        for _, text in self.files:
-            found = _PID.search(without_comments(text))
-            if found is not None:
-                path = found[1].strip().strip("\"'")
-                return path if path.startswith("/") else f"{build.path('prefix') or '/etc/nginx'}/{path}"
-        return build.path("pid-path") or "/run/nginx.pid"
+        return self._path("pid", build) or build.path("pid-path") or "/run/nginx.pid"
+
+    def error_log(self, build: NginxBuild) -> str:
+        """Where the master writes what it could not do."""
+        return self._path("error_log", build) or build.path("error-log-path") or "/var/log/nginx/error.log"
+
+    def _path(self, directive: str, build: NginxBuild) -> str | None:
+        """The path that the first directive of this name has; the master's stand before those of sites."""
+        pattern = re.compile(rf"{_BEGINS}{directive}\s+([^;\s]+)[^;]*;")
+        found = next((each for _, text in self.files if (each := pattern.search(without_comments(text)))), None)
+        if found is None:
+            return None
+        path = found[1].strip("\"'")
+        return path if path.startswith("/") else f"{build.path('prefix') or '/etc/nginx'}/{path}"
 
 
 @dataclass(frozen=True)
@@ -57,14 +66,14 @@ def parse_dump(text: str) -> Dump | None:
     found = _INCLUDE.search(without_comments(files[0][1]))
     if found is None:
         return None
-    return Dump(main, files, found[2], posixpath.dirname(posixpath.join(posixpath.dirname(main), found[2])))
+    return Dump(main, files, found[1], posixpath.dirname(posixpath.join(posixpath.dirname(main), found[1])))
 
 
 def with_included(dump: Dump, paths: Sequence[str]) -> str:
     """nginx.conf with these files in place of those of conf.d."""
-    text = dict(dump.files)[dump.main]
+    text = without_comments(dict(dump.files)[dump.main])
     includes = "\n".join(f"include {path};" for path in paths)
-    return _INCLUDE.sub(lambda found: includes if found[2] == dump.include else found[0], text)
+    return _INCLUDE.sub(lambda found: includes if found[1] == dump.include else found[0], text)
 
 
 def conflicting_names(words: str) -> list[Clash]:
@@ -91,7 +100,7 @@ def clashes(dump: Dump, site: Site, ours: str) -> list[Clash]:
 
 def listens(text: str) -> Iterator[str]:
     """ADDRESS:PORT of each `listen` in a file; `*` where it names no address."""
-    for words in re.findall(r"(?:^|[;{}\s])listen\s+([^;{}]+);", without_comments(text)):
+    for words in re.findall(rf"{_BEGINS}listen\s+([^;{{}}]+);", without_comments(text)):
         first = words.split()[0].strip("\"'")
         if first.startswith("unix:"):
             continue
@@ -104,7 +113,8 @@ def listens(text: str) -> Iterator[str]:
 
 
 def without_comments(text: str) -> str:
-    return re.sub(r"(?m)(^|\s)#.*$", "", text)
+    """nginx's files as they count; a # in a string is none."""
+    return _COMMENT_OR_STRING.sub(lambda found: found[1] or "", text)
 
 
 def _meets(listen: str, address: str, port: str) -> bool:

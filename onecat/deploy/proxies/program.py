@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from onecat.deploy.nginx_build import NginxBuild, parse_build
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
+    from onecat.deploy.site import Site
     from onecat.hosts import Completed, Machine
 
 # Also where an ordinary user's PATH does not lead.
 _FIND = 'PATH="$PATH:/usr/sbin:/usr/local/sbin:/usr/local/nginx/sbin"; command -v nginx'
+RELOAD_SECONDS = 30.0
+_BIND_SECONDS = 4.0
+_POLL_SECONDS = 0.02
 _PLACE = re.compile(r" in (\S+:\d+)$")
 
 
@@ -28,7 +34,7 @@ def need_nginx(machine: Machine) -> str:
     if program is None:
         raise OnecatError(
             "nginx is not installed" + ("" if machine.is_local else f" on {machine.name}"),
-            next_steps=["install it: apt-get install nginx-light", "or set proxy.kind: none in onecat.yaml"],
+            next_steps=["install it: apt-get install nginx", "or set proxy.kind: none in onecat.yaml"],
             code=ExitCode.ROLLED_BACK,
         )
     return program
@@ -48,10 +54,23 @@ def need_build(text: str, where: str) -> NginxBuild:
             "this is no nginx, or it does not run",
             where=where,
             details=text.splitlines()[:5],
-            next_steps=["install nginx: apt-get install nginx-light"],
+            next_steps=["install nginx: apt-get install nginx"],
             code=ExitCode.ROLLED_BACK,
         )
     return build
+
+
+def require_modules(site: Site, build: NginxBuild, where: str) -> None:
+    """Raises OnecatError when an nginx was built without what the site needs, as small packages are."""
+    missing = site.missing_modules(build)
+    if missing:
+        raise OnecatError(
+            f"this nginx was built without {', '.join(missing)}",
+            expected="one with everything that the proxy section of onecat.yaml asks for",
+            where=where,
+            next_steps=["install the whole one: apt-get install nginx"],
+            code=ExitCode.ROLLED_BACK,
+        )
 
 
 def worker_user(machine: Machine) -> str | None:
@@ -73,6 +92,43 @@ def workers_of(machine: Machine, pid: int | None) -> frozenset[int]:
     """The worker processes of a master process."""
     children = None if pid is None else machine.read(f"/proc/{pid}/task/{pid}/children")
     return frozenset(int(word) for word in (children or b"").split())
+
+
+def objection_to_reload(
+    machine: Machine, workers: Callable[[], frozenset[int]], before: frozenset[int], log: tuple[str, int]
+) -> str | None:
+    """Wait until an nginx that was told to reload works by its new configuration; its words when it does not.
+
+    A master that cannot do what it is told goes on as before, and says so in its log alone. It has done it when new
+    workers run and the old ones take no request any more.
+
+    Parameters:
+        workers: asks for the master's children now. before: those it had. log: its error log, and its size before.
+    """
+    began = time.monotonic()
+    while True:
+        now = workers()
+        if now - before and all(_shuts_down(machine, pid) for pid in now & before):
+            return None
+        waited = time.monotonic() - began
+        said = (machine.read(log[0]) or b"")[log[1] :].decode(errors="replace")
+        # It tries five times in 2.5 s to listen where somebody else does.
+        if "still could not bind()" in said or ("[emerg]" in said and waited > _BIND_SECONDS):
+            return said
+        if waited > RELOAD_SECONDS:
+            return said or "nginx has not taken up its new configuration, and does not say why"
+        time.sleep(_POLL_SECONDS)
+
+
+def _shuts_down(machine: Machine, pid: int) -> bool:
+    title = master_state(machine, pid)
+    return title is None or "shutting down" in title
+
+
+def size_of(machine: Machine, path: str) -> int:
+    """Bytes in a file; 0 when there is none."""
+    found = machine.status(path)
+    return 0 if found is None else found.size
 
 
 def words_of(done: Completed) -> str:
