@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onecat.cli import console
+from onecat.cli.changes import show_forecast
 from onecat.errors import OnecatError
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ def up(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="FLAG=VALUE", help="A `vllm serve` flag; may be repeated.")
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Go back when the engine has not chosen what was planned.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be started; change nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.up/1).")] = False,
 ) -> None:
@@ -40,9 +45,9 @@ def up(
     overrides = {} if runtime is None else {"runtime": runtime}
     with open_hosts(load_deployment(file, overrides).hosts) as hosts:
         machine = only_host(hosts)
-        prepared = prepare(file, overrides, flags, machine)
+        prepared = replace(prepare(file, overrides, flags, machine), strict=strict)
         if dry_run:
-            show_dry_run(deploy.dry_run(prepared), as_json)
+            show_forecast(deploy.forecast_up(prepared, machine), as_json, "onecat.up/1")
             return
         before = deploy.DeploymentStore(machine, prepared.deployment.name).current()
         release = bring_up(prepared, machine)
@@ -118,18 +123,3 @@ def bring_up(request: UpRequest, machine: Machine | None = None) -> Release:
 def config_file(path: Path) -> Path:
     """The configuration file that a --config value means."""
     return path / "onecat.yaml" if path.is_dir() else path
-
-
-def show_dry_run(document: dict[str, object], as_json: bool) -> None:
-    """Print what would be started."""
-    import shlex
-
-    if as_json:
-        console.print_json({"schema": "onecat.up/1", "changed": False, "dry_run": True, **document})
-        return
-    argv = document["argv"]
-    assert isinstance(argv, list)
-    print("would run:  " + shlex.join(argv))
-    site = document["site"]
-    if isinstance(site, dict):
-        print(f"behind:     nginx on {site['listen']}")
