@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         down,
         follow_log,
         last_lines,
+        releases_document,
         status,
         up_document,
     )
@@ -56,6 +57,7 @@ _DOORWAY = {
     "overviews_exit": "overview",
     "own_ports": "ports",
     "prepare_run": "preparing",
+    "releases_document": "operations",
     "restart": "repeating",
     "rollback": "repeating",
     "status": "operations",
@@ -88,6 +90,7 @@ __all__ = [
     "overviews_exit",
     "own_ports",
     "prepare_run",
+    "releases_document",
     "restart",
     "rollback",
     "status",

@@ -37,6 +37,20 @@ State = Literal[
     "stopped",
     "unreachable",
 ]
+_LISTED = (
+    *("outcome", "cause", "created_at", "created_by", "purpose", "origin", "strategy", "served_at"),
+    *(
+        "start_seconds",
+        "gap_seconds",
+        "runtime",
+        "model",
+        "profile",
+        "image_id",
+        "fingerprint",
+        "endpoint",
+        "directory",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -216,7 +230,8 @@ def down(store: DeploymentStore, report: Callable[[str], None] = lambda text: No
                 report(f"stopping release {release.number}")
                 stopped = True
             server.stop()
-            store.end(release, "stopped")
+            store.end(release, "interrupted" if release.outcome == "starting" else "stopped")
+        store.audit.record("down")
         store.set_current(None)
         return stopped
 
@@ -238,4 +253,18 @@ def up_document(release: Release, changed: bool) -> dict[str, Any]:
         "proxied": release.proxied,
         "protected": release.protected,
         "time": timestamp(time.time()),
+    }
+
+
+def releases_document(store: DeploymentStore) -> dict[str, Any]:
+    """The kept releases of a deployment on one host, newest first."""
+    current = store.current()
+    return {
+        "deployment": store.name,
+        "host": store.machine.name,
+        "current": None if current is None else current.number,
+        "releases": [
+            {"release": each.number, **{field: getattr(each, field) for field in _LISTED}}
+            for each in store.releases()[::-1]
+        ],
     }

@@ -1,0 +1,72 @@
+"""What commands that change a deployment show: what they would do, and what they did."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from onecat.cli import console
+
+if TYPE_CHECKING:
+    from onecat.deploy import Forecast, Release
+
+COLUMNS = 80
+NameArgument = Annotated[
+    str | None,
+    typer.Argument(help="Deployment name; by default that of ./onecat.yaml, or the only one.", show_default=False),
+]
+ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", help="onecat.yaml that names it.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")]
+
+
+def show_forecast(forecast: Forecast, as_json: bool, schema: str) -> None:
+    """Print what a command would do. schema: of its document."""
+    if as_json:
+        console.print_json({"schema": schema, "changed": False, "dry_run": True, **asdict(forecast)})
+        return
+    print("\n".join(forecast_lines(forecast)))
+    print("would run:  " + shlex.join(forecast.argv))
+
+
+def forecast_lines(forecast: Forecast) -> list[str]:
+    """How a release would take over, in lines of at most 80 columns."""
+    lines = [] if forecast.origin is None else [f"{'as release:':<12}{forecast.origin}"]
+    if forecast.replaces is not None:
+        lines.append(f"{'replaces:':<12}release {forecast.replaces}")
+        lines += _row("strategy:", f"{forecast.strategy}, since {forecast.why}")
+    if forecast.gap:
+        seconds = "of a length not measured yet" if forecast.gap_seconds is None else f"of {forecast.gap_seconds:.0f} s"
+        what = "requests are answered 503 (Retry-After)" if forecast.proxy is not None else "nobody listens"
+        lines += _row("gap:", f"{seconds}, in which {what}; the one before took as long")
+    proxies = {
+        "host": "the host's (one file of its configuration)",
+        "own": "of this user, its files in onecat's own directory",
+        "container": "in a container",
+        None: "none; clients reach the server itself",
+    }
+    lines += _row("nginx:", proxies[forecast.proxy])
+    lines += _row("endpoint:", f"{forecast.endpoint}/v1")
+    return lines
+
+
+def _row(label: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text, COLUMNS, initial_indent=f"{label:<12}", subsequent_indent=" " * 12, break_on_hyphens=False
+    )
+
+
+def show_change(release: Release, changed: bool, as_json: bool, schema: str) -> None:
+    """Print what serves now. schema: of the command's document."""
+    from onecat.deploy import up_document
+
+    if as_json:
+        document: dict[str, Any] = {**up_document(release, changed), "schema": schema, "origin": release.origin}
+        console.print_json(document)
+        return
+    again = f", as release {release.origin} did" if release.origin is not None else ""
+    print(f"{release.deployment} release {release.number} serves {release.model} at {release.endpoint}/v1{again}")
