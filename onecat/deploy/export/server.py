@@ -21,8 +21,6 @@ HEALTH_RETRIES = 6
 """Bad answers in a row that make a server that was healthy unhealthy: a minute, because a busy API server is slow."""
 LONGEST_START_SECONDS = 24 * 3600
 """How long a start may take where only a fixed time can be said: so long that no loading is ever cut off by it."""
-OPEN_FILES = 65536
-"""A client's connection is two descriptors where the engine runs in a process of its own."""
 ENDPOINT_SECONDS = 10
 """How long a load balancer may take to learn that a server is leaving."""
 _HEALTH_URL = f"http://127.0.0.1:{SERVER_PORT}/health"

@@ -18,7 +18,6 @@ from onecat.deploy.export.records import ExportedFile, Form
 from onecat.deploy.export.server import (
     HEALTH_RETRIES,
     HEALTH_SECONDS,
-    OPEN_FILES,
     ExportedServer,
     describe,
     first_steps,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
 NAME = "compose"
 _LISTEN = 8080
+_HEALTH_SECONDS = 5
 _TMPFS = "/tmp:rw,exec,nosuid,nodev,mode=1777"  # noqa: S108 - inside the container; exec: torch loads what it compiles
 
 
@@ -64,7 +64,6 @@ def _server(server: ExportedServer, front: Gateway | None) -> dict[str, Any]:
         "init": True,
         **_confined(server.spec.selinux),
         "tmpfs": [_TMPFS],
-        "ulimits": {"nofile": OPEN_FILES},
     }
     service |= {"ipc": "host"} if server.spec.host_ipc else {"shm_size": server.spec.shm_bytes}
     service["volumes"] = [
@@ -92,9 +91,10 @@ def _server(server: ExportedServer, front: Gateway | None) -> dict[str, Any]:
         service["ports"] = [_published(server.spec.host, server.spec.port, SERVER_PORT)]
     service["healthcheck"] = {
         "test": ["CMD", *health_on_silence(server.spec)],
-        "interval": f"{HEALTH_SECONDS}s",
+        # Docker makes the first check this long after the start: `--wait` waits for it.
+        "interval": f"{_HEALTH_SECONDS}s",
         "timeout": f"{HEALTH_TIMEOUT_HOURS}h",
-        "retries": HEALTH_RETRIES,
+        "retries": HEALTH_RETRIES * HEALTH_SECONDS // _HEALTH_SECONDS,
     }
     return service | {
         "restart": "unless-stopped",

@@ -13,7 +13,6 @@ from onecat.deploy.export.server import (
     HEALTH_RETRIES,
     HEALTH_SECONDS,
     LONGEST_START_SECONDS,
-    OPEN_FILES,
     ExportedServer,
     describe,
     first_steps,
@@ -64,14 +63,13 @@ def _server(request: Request, server: ExportedServer) -> str:
         ("ContainerName", name),
         ("Image", _value(server.spec.image)),
         ("Exec", command_line(server.spec.command)),
-        *(("Environment", assignment(key, value)) for key, value in environment(server.spec).items()),
+        *(("Environment", _assignment(key, value)) for key, value in environment(server.spec).items()),
         ("User", str(server.user[0])),
         ("Group", str(server.user[1])),
         *(("PodmanArgs", f"--group-add={each}") for each in server.spec.groups),
         ("RunInit", "true"),
         *_CONFINED,
         ("Tmpfs", "/tmp:rw,exec,nosuid,nodev,mode=1777"),  # noqa: S108 - inside the container
-        ("Ulimit", f"nofile={OPEN_FILES}:{OPEN_FILES}"),
         *(
             ("Mount", _mount(source, target))
             for source, target in ((server.spec.model_directory, server.spec.model_mount), *server.spec.mounts)
@@ -101,7 +99,7 @@ def _server(request: Request, server: ExportedServer) -> str:
         ("HealthRetries", str(HEALTH_RETRIES)),
         ("HealthStartPeriod", f"{LONGEST_START_SECONDS}s"),
         ("LogDriver", "journald"),
-        *(("Label", assignment(key, value)) for key, value in server.spec.labels.items()),
+        *(("Label", _assignment(key, value)) for key, value in server.spec.labels.items()),
     ]
     return _text(
         (
@@ -189,6 +187,11 @@ def _value(text: str) -> str:
     if any(not letter.isprintable() for letter in text):
         raise OnecatError(f"{text!r} has a character that has no place in a unit file", expected="printable characters")
     return text.replace("%", "%%")
+
+
+def _assignment(name: str, value: str) -> str:
+    """An Environment= or Label= value. Podman's generator puts it into ExecStart=, where systemd expands `$`, too."""
+    return assignment(name, value).replace("$", "$$")
 
 
 def _mount(source: str, target: str) -> str:
