@@ -7,6 +7,7 @@ needs (model, --host, --port, --served-model-name) and these, which make it misb
   --hang                print one line, then do nothing at all
   --busy SECONDS        print nothing but use CPU for so long before serving
   --chatty SECONDS      print a line now and then, and use no CPU, for so long before serving
+  --say-file FILE       print the lines of a file before anything else, as those of a real engine
   --answer MODE         words (default) | repeated | nan | no-logprobs | no-chat-template | error
   --orphans             the child ignores SIGTERM and the parent's death
 """
@@ -35,6 +36,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--hang", action="store_true")
     parser.add_argument("--busy", type=float, default=0)
     parser.add_argument("--chatty", type=float, default=0)
+    parser.add_argument("--say-file")
     parser.add_argument("--answer", default="words")
     parser.add_argument("--orphans", action="store_true")
     return parser.parse_known_args(arguments)[0]
@@ -137,6 +139,9 @@ def main() -> None:
         print("INFO now nothing happens", flush=True)
         while True:
             time.sleep(60)
+    if options.say_file:
+        with open(options.say_file, encoding="utf-8") as lines:  # noqa: PTH123 - runs in small images too
+            sys.stdout.writelines(lines)
     print(f"INFO Starting vLLM server on http://{options.host}:{options.port}", flush=True)
     until = time.monotonic() + options.busy
     while time.monotonic() < until:
