@@ -62,7 +62,14 @@ class SilenceWatch:
         return False
 
 
-def activity_below(root: int) -> Activity | None:
+class Usage(NamedTuple):
+    """What processes have done so far. written_bytes: to anything at all."""
+
+    activity: Activity
+    written_bytes: int
+
+
+def usage_below(root: int) -> Usage | None:
     """What process `root` and its descendants have done, with the children they have waited for; None without it.
 
     What came in from outside, as by `docker exec`, is no descendant.
@@ -79,13 +86,14 @@ def activity_below(root: int) -> Activity | None:
     family = [root]
     for each in family:
         family += [pid for pid, parent in parents.items() if parent == each and pid not in family]
-    return Activity(sum(seconds[pid] for pid in family), sum(_read_bytes(pid) for pid in family))
+    counts = [_file(f"/proc/{pid}/io") for pid in family]
+    read, written = (sum(_count(text, name) for text in counts) for name in ("read_bytes", "wchar"))
+    return Usage(Activity(sum(seconds[pid] for pid in family), read), written)
 
 
-def _read_bytes(pid: int) -> int:
-    """Bytes read from disks; 0 for a process of another user."""
-    lines = _file(f"/proc/{pid}/io").splitlines()
-    return sum(int(line.partition(": ")[2]) for line in lines if line.startswith("read_bytes: "))
+def _count(text: str, name: str) -> int:
+    """A row of /proc/PID/io; 0 for a process of another user."""
+    return sum(int(line.partition(": ")[2]) for line in text.splitlines() if line.startswith(f"{name}: "))
 
 
 def _file(path: str) -> str:
@@ -131,10 +139,11 @@ def wait(url: str, silence_seconds: float, root: int, log: Log) -> str | None:
     watch = SilenceWatch(silence_seconds)
     while not answers(url):
         log.wait(_POLL_SECONDS)
-        activity = activity_below(root)
-        if activity is None:
+        usage = usage_below(root)
+        if usage is None:
             return "the server has ended"
-        if watch.silent(time.monotonic(), activity, log.mark):
+        # Who may not read the journal sees its writers write.
+        if watch.silent(time.monotonic(), usage.activity, log.mark or usage.written_bytes):
             return f"no log line, no disk read and no CPU use for {silence_seconds:g} s: it hangs"
     return None
 
@@ -149,7 +158,6 @@ def main(arguments: list[str]) -> int:
     if not journal:
         failure = wait(url, silence_seconds, root, Log(0))
     else:
-        # Who may not read the journal gets nothing from it; the other two signs of life are left.
         argv = ["journalctl", "--follow", "--lines", "all", "--output", "cat", f"_SYSTEMD_INVOCATION_ID={journal[1]}"]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as reader:
             assert reader.stdout is not None

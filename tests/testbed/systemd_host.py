@@ -155,6 +155,7 @@ def running_systemd_host(
     for name in ("user_key", "host_key"):
         ssh_hosts.make_key(directory / name)
     port = _free_port()
+    Path(daemon.directory).chmod(0o711)  # the host's users reach the socket in it, if its group lets them
     container = docker_client.api.create_container(image, **_options(docker_client, daemon, docker_program, shared))
     container = docker_client.containers.get(container["Id"])
     try:
@@ -173,6 +174,9 @@ def running_systemd_host(
         ssh.known_hosts.write_text(f"[{ssh.address}]:{port} {ssh.host_key}")
         host = SystemdHost(container, ssh, shared)
         host.wait_until_up()
+        group = daemon.socket.stat().st_gid
+        host.run("groupadd", "--non-unique", "--gid", str(group), "docker").expect(0)
+        host.run("usermod", "--append", "--groups", "docker", ssh_hosts.USER).expect(0)
         yield host
     finally:
         container.remove(force=True, v=True)

@@ -41,7 +41,7 @@ def connect(host: SshHost, user: str = USER, passwords: SudoPasswords | None = N
     folder = host.key.parent / "home"
     (folder / ".ssh").mkdir(parents=True, exist_ok=True)
     (folder / ".ssh" / "config").write_text(
-        f"Host gpu1\n  HostName {host.address}\n  User {user}\n  IdentityFile {host.key}\n"
+        f"Host gpu1\n  HostName {host.address}\n  Port {host.port}\n  User {user}\n  IdentityFile {host.key}\n"
         f"  UserKnownHostsFile {host.known_hosts}\n  IdentityAgent none\n"
     )
     desk = Desk()
