@@ -33,6 +33,10 @@ def up(
     strict: Annotated[
         bool, typer.Option("--strict", help="Go back when the engine has not chosen what was planned.")
     ] = False,
+    allow_daemon_reload: Annotated[
+        bool,
+        typer.Option("--allow-daemon-reload", help="Reload systemd even where running containers lose GPUs by it."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be started; change nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.up/1).")] = False,
 ) -> None:
@@ -45,7 +49,9 @@ def up(
     overrides = {} if runtime is None else {"runtime": runtime}
     with open_hosts(load_deployment(file, overrides).hosts) as hosts:
         machine = only_host(hosts)
-        prepared = replace(prepare(file, overrides, flags, machine), strict=strict)
+        prepared = replace(
+            prepare(file, overrides, flags, machine), strict=strict, allow_daemon_reload=allow_daemon_reload
+        )
         if dry_run:
             show_forecast(deploy.forecast_up(prepared, machine), as_json, "onecat.up/1")
             return

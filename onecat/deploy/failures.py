@@ -16,14 +16,14 @@ DIAGNOSED_LINES = 2000
 def failure_of(release: Release, server: Server, failure: Exception) -> OnecatError:
     """A failed start as an error with code ROLLED_BACK."""
     if isinstance(failure, OnecatError):
-        # Whatever it meant where it came from: here something was changed and is changed back.
+        # Whatever else it meant where it came from: here something was changed and is changed back.
         return OnecatError(
             failure.found,
             expected=failure.expected,
             where=failure.where,
             next_steps=failure.next_steps,
             details=failure.details,
-            code=ExitCode.ROLLED_BACK,
+            code=ExitCode.NEEDS_PERSON if failure.code == ExitCode.NEEDS_PERSON else ExitCode.ROLLED_BACK,
         )
     if isinstance(failure, OSError):
         place = str(failure.filename) if failure.filename else None
