@@ -93,6 +93,11 @@ class Run:
         return self.request.deployment
 
     @property
+    def machines(self) -> tuple[Machine, ...]:
+        """The hosts that this works on: of the server, and of the nginx before it."""
+        return (self.machine,)
+
+    @property
     def host(self) -> str:
         """The host's name among those of the deployment."""
         return self.machine.name

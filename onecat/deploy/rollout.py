@@ -12,6 +12,7 @@ from dataclasses import replace
 from onecat.deploy import claims, preflight
 from onecat.deploy.cache_volume import remove_unused
 from onecat.deploy.container import home_identity
+from onecat.deploy.cut_off import cut_off, is_cut_off
 from onecat.deploy.engine import note_choices
 from onecat.deploy.failures import failure_of
 from onecat.deploy.hand_edits import tell_hand_edits, write_anew
@@ -106,6 +107,8 @@ def change(run: Run, current: Release | None) -> Release:
         go_back(run, release, server, previous, beside)
         raise
     except (NotReady, SmokeFailure, OnecatError, OSError) as failure:
+        if is_cut_off(run):
+            raise cut_off(run, release, previous, beside, failure) from failure
         error = failure_of(release, server, failure)
         go_back(run, release, server, previous, beside, error)
         raise error from failure

@@ -57,6 +57,10 @@ class Machine(Protocol):
     def is_local(self) -> bool: ...
 
     @property
+    def is_lost(self) -> bool:
+        """Whether there was a connection to it that has ended by itself: then nothing can be done there any more."""
+
+    @property
     def address(self) -> str | None:
         """The name or address by which it is reached over the network; None where that is not known."""
 
@@ -145,6 +149,7 @@ class LocalMachine:
 
     name = "local"
     is_local = True
+    is_lost = False
     address = None
 
     def __init__(self, data_directory: Path) -> None:

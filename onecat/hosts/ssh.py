@@ -279,6 +279,12 @@ class SshTransport:
             return self._connection
 
     @property
+    def is_lost(self) -> bool:
+        """Whether there was a connection that has ended by itself."""
+        connection = self._connection
+        return self._lost_by is not None or (connection is not None and not connection.is_active())
+
+    @property
     def settings(self) -> SshSettings:
         """How the host is reached."""
         return self._settings

@@ -92,6 +92,10 @@ class SshMachine:
         return self._transport
 
     @property
+    def is_lost(self) -> bool:
+        return self._transport.is_lost
+
+    @property
     def address(self) -> str:
         """The address or name by which ssh reaches the host (HostName)."""
         return self._transport.settings.address
