@@ -96,7 +96,6 @@ class Traffic:
         self._write(site_before or site, before, workers, changing=True)
         try:
             self.proxy.apply(with_members(site, after))
-            self._wait_for_new_workers(workers)
             self._wait_until_it_answers(site, bool(after))
             self._write(site, after, workers)
         except (OnecatError, OSError):
@@ -131,18 +130,6 @@ class Traffic:
             "files": None if changing else installed_files(self.proxy),
         }
         write_json(self._machine, self._path, document)
-
-    def _wait_for_new_workers(self, before: frozenset[int]) -> None:
-        """nginx reads its files only after the signal, and goes on with the old ones where it then refuses them."""
-        limit = time.monotonic() + _ANSWER_SECONDS
-        while before and not self.proxy.workers() - before:
-            if time.monotonic() > limit:
-                raise OnecatError(
-                    f"nginx has not taken over its new configuration within {_ANSWER_SECONDS:.0f} s",
-                    next_steps=["read its error log; it lies beside its access log"],
-                    code=ExitCode.ROLLED_BACK,
-                )
-            time.sleep(_POLL_SECONDS)
 
     def _wait_until_it_answers(self, site: Site, has_servers: bool) -> None:
         limit = time.monotonic() + _ANSWER_SECONDS

@@ -10,6 +10,9 @@ needs (model, --host, --port, --served-model-name) and these, which make it misb
   --say-file FILE       print the lines of a file before anything else, as those of a real engine
   --answer MODE         words (default) | repeated | nan | no-logprobs | no-chat-template | error
   --orphans             the child ignores SIGTERM and the parent's death
+  --die-when-asked      exit with status 1 at the first question
+  --word-seconds S      time for each word of an answer (0 at once, but 0.05 in a stream)
+A request with ignore_eos gets as many words as its max_tokens, as with vLLM; /metrics counts what is being answered.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -39,7 +43,21 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--say-file")
     parser.add_argument("--answer", default="words")
     parser.add_argument("--orphans", action="store_true")
+    parser.add_argument("--die-when-asked", action="store_true")
+    parser.add_argument("--word-seconds", type=float)
     return parser.parse_known_args(arguments)[0]
+
+
+class Server(ThreadingHTTPServer):
+    """Counts the requests that it answers."""
+
+    request_queue_size = 128
+    running = 0
+    counting = threading.Lock()
+
+    def count(self, change: int) -> None:
+        with self.counting:
+            self.running += change
 
 
 def start_engine(orphans: bool) -> int:
@@ -58,6 +76,7 @@ def handler_for(options: argparse.Namespace) -> type[BaseHTTPRequestHandler]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        server: Server
 
         def _send(self, status: int, text: str, kind: str = "application/json") -> None:
             data = text.encode()
@@ -77,7 +96,7 @@ def handler_for(options: argparse.Namespace) -> type[BaseHTTPRequestHandler]:
             if self.path == "/health":
                 self._send(200, "", "text/plain")
             elif self.path == "/metrics":
-                self._send(200, "vllm:num_requests_running 0\n", "text/plain")
+                self._send(200, f"vllm:num_requests_running {float(self.server.running)}\n", "text/plain")
             elif self.path == "/v1/headers":  # what has come here through a proxy
                 if self._authorized():
                     self._send(200, json.dumps({name.lower(): value for name, value in self.headers.items()}))
@@ -88,21 +107,35 @@ def handler_for(options: argparse.Namespace) -> type[BaseHTTPRequestHandler]:
                 self._send(404, '{"detail": "Not Found"}')
 
         def do_POST(self) -> None:
+            if options.die_when_asked:
+                os._exit(1)
+            self.server.count(1)
+            try:
+                self._post()
+            finally:
+                self.server.count(-1)
+
+        def _post(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if not self._authorized():
                 return
             if options.answer == "error":
                 self._send(500, '{"error": {"message": "Out of range float values are not JSON compliant: nan"}}')
             elif request.get("stream"):
-                self._stream()
+                self._stream(request)
             elif self.path == "/v1/chat/completions" and options.answer == "no-chat-template":
                 message = "As of transformers v4.44, default chat template is no longer allowed"
                 self._send(400, json.dumps({"error": {"message": message, "code": 400}}))
             else:
-                self._send(200, json.dumps(self._answer(self.path)))
+                words = self._words(request)
+                time.sleep((options.word_seconds or 0) * len(words))
+                self._send(200, json.dumps(self._answer(self.path, words)))
 
-        def _answer(self, path: str) -> dict[str, object]:
-            tokens = ["!"] * 8 if options.answer == "repeated" else WORDS
+        def _words(self, request: dict[str, object]) -> list[str]:
+            count = int(str(request["max_tokens"])) if request.get("ignore_eos") else len(WORDS)
+            return ["!"] * count if options.answer == "repeated" else [WORDS[at % len(WORDS)] for at in range(count)]
+
+        def _answer(self, path: str, tokens: list[str]) -> dict[str, object]:
             value = float("nan") if options.answer == "nan" else -0.5
             if path == "/v1/completions":
                 logprobs: object = {"tokens": tokens, "token_logprobs": [value] * len(tokens)}
@@ -115,17 +148,24 @@ def handler_for(options: argparse.Namespace) -> type[BaseHTTPRequestHandler]:
                 choice["logprobs"] = logprobs
             return {"object": "chat.completion", "choices": [choice], "usage": {"completion_tokens": len(tokens)}}
 
-        def _stream(self) -> None:
+        def _stream(self, request: dict[str, object]) -> None:
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            for word in WORDS:
-                part = f"data: {json.dumps({'choices': [{'delta': {'content': word}}]})}\n\n".encode()
-                self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
-                self.wfile.flush()
-                time.sleep(0.05)
-            self.wfile.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+            words = self._words(request)
+            for word in words:
+                self._event(json.dumps({"choices": [{"delta": {"content": word}}]}))
+                time.sleep(0.05 if options.word_seconds is None else options.word_seconds)
+            if request.get("stream_options"):
+                self._event(json.dumps({"choices": [], "usage": {"completion_tokens": len(words)}}))
+            self._event("[DONE]")
+            self.wfile.write(b"0\r\n\r\n")
+
+        def _event(self, data: str) -> None:
+            part = f"data: {data}\n\n".encode()
+            self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
+            self.wfile.flush()
 
     return Handler
 
@@ -152,7 +192,7 @@ def main() -> None:
         time.sleep(0.5)
     engine = start_engine(options.orphans)
     print(f"INFO engine pid={engine}", flush=True)
-    server = ThreadingHTTPServer((options.host, options.port), handler_for(options))
+    server = Server((options.host, options.port), handler_for(options))
 
     def stop(*_: object) -> None:
         if not options.orphans:
