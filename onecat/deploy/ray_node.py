@@ -9,7 +9,7 @@ It is mounted into the image and needs Python 3.8 and what the image has: ray, a
 
 The head ends, and its container with it, when Ray or the server ends, or when no node has joined for `silence` seconds
 while one is missing. Exit codes: the server's; 0 when it was told to stop; 75 when the cluster did not become
-complete or Ray ended (EX_TEMPFAIL of sysexits.h).
+complete or Ray ended, 78 when the image lacks a program (EX_TEMPFAIL, EX_CONFIG of sysexits.h).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import threading
 import time
 from typing import NoReturn
 
-INCOMPLETE = 75
+INCOMPLETE, UNUSABLE = 75, 78
 STOP_SECONDS = 20
 POLL_SECONDS = 0.5
 WORKER_CLASSES = ("RayWorkerProc", "RayWorkerWrapper")
@@ -72,9 +72,17 @@ def _stop(number: int, frame: object) -> None:
 
 
 def _started(argv: list[str], processes: list[subprocess.Popen[bytes]], **variables: str) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(argv, env={**os.environ, **variables})
+    try:
+        process = subprocess.Popen(argv, env={**os.environ, **variables})
+    except FileNotFoundError:
+        _missing(argv[0])
     processes.append(process)
     return process
+
+
+def _missing(program: str) -> NoReturn:
+    say(f"there is no program {program} in this image")
+    sys.exit(UNUSABLE)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -176,7 +184,10 @@ def worker(options: dict[str, str], start: list[str]) -> NoReturn:
                 say(f"the head at {address} has not answered for {silence:.0f} s: is its port open to this host?")
                 sys.exit(INCOMPLETE)
             time.sleep(POLL_SECONDS)
-    os.execvp(start[0], start)
+    try:
+        os.execvp(start[0], start)
+    except FileNotFoundError:
+        _missing(start[0])
 
 
 def nodes(address: str) -> NoReturn:

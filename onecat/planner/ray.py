@@ -326,6 +326,7 @@ def environment(cluster: RayCluster, node: RayNode) -> tuple[Reason, ...]:
         Reason("GLOO_SOCKET_IFNAME", node.interface, carries, "planner", VLLM_SOURCE),
         Reason("RAY_AUTH_MODE", "token", "without one, whoever reaches a port runs programs", "planner", TOKEN_SOURCE),
         Reason("RAY_AUTH_TOKEN_PATH", TOKEN_MOUNT, "the same token on every node", "planner", TOKEN_SOURCE),
+        Reason("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0", "the server has ended when its nodes do", "planner"),
         Reason("RAY_USAGE_STATS_ENABLED", "0", "nothing is sent to Ray's makers", "planner"),
     )
 

@@ -647,3 +647,14 @@ def test_an_image_that_is_not_there_is_an_absent_fact() -> None:
     with pytest.raises(core.Unknown) as caught:
         smoke.result("i", 125, "", "docker: Error response from daemon: No such image: i", True)
     assert caught.value.kind == "absent"
+
+
+def test_the_kernel_tells_the_interfaces_and_their_addresses() -> None:
+    found = {each["name"]: each for each in told(network.interfaces, core.Machine("/", 5, []))["interfaces"]}
+    assert found["lo"]["loopback"] is True and found["lo"]["up"] is True
+    assert "127.0.0.1/8" in found["lo"]["addresses"]
+    assert set(found) == {each.name for each in Path("/sys/class/net").iterdir() if each.is_dir()}
+    by_program = json.loads(subprocess.run(["ip", "-json", "address"], capture_output=True, check=True).stdout)
+    assert {name: sorted(each["addresses"]) for name, each in found.items()} == {
+        each["ifname"]: sorted(f"{one['local']}/{one['prefixlen']}" for one in each["addr_info"]) for each in by_program
+    }

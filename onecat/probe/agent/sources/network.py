@@ -1,4 +1,4 @@
-"""TCP ports in use."""
+"""TCP ports in use, network interfaces and their addresses."""
 
 # os.path spares every host the import of pathlib; one broken source must not cost the others.
 # ruff: noqa: PTH100, PTH110, PTH115, PTH116, PTH118, PTH119, PTH120, PTH123, PTH208, BLE001
@@ -19,6 +19,12 @@ NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20
 REQUEST_DUMP = 0x301
 DONE, ERROR = 3, 2
+NETLINK_ROUTE = 0
+GET_LINK, NEW_LINK = 18, 16
+GET_ADDRESS, NEW_ADDRESS = 22, 20
+IFLA_IFNAME = 3
+IFA_ADDRESS, IFA_LOCAL = 1, 2
+IFF_UP, IFF_LOOPBACK, IFF_RUNNING = 0x1, 0x8, 0x40
 LISTEN = 10
 
 
@@ -47,27 +53,36 @@ def asked_listeners():
     Source: https://man7.org/linux/man-pages/man7/sock_diag.7.html
     """
     found = {}
-    kernel = _socket.socket(_socket.AF_NETLINK, _socket.SOCK_RAW, NETLINK_SOCK_DIAG)
+    for family, length in ((_socket.AF_INET, 4), (_socket.AF_INET6, 16)):
+        wanted = struct.pack("=BBBBI48x", family, _socket.IPPROTO_TCP, 0, 0, 1 << LISTEN)
+        for body in told_by_kernel(NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, SOCK_DIAG_BY_FAMILY, wanted):
+            (port,) = struct.unpack_from("!H", body, 4)
+            (inode,) = struct.unpack_from("=I", body, 68)
+            found[port, _socket.inet_ntop(family, body[8 : 8 + length])] = str(inode)
+    return found
+
+
+def told_by_kernel(protocol, question, answer, wanted):
+    """The bodies of the kernel's messages of the kind `answer`, to one question about everything.
+
+    Source: https://man7.org/linux/man-pages/man7/netlink.7.html
+    """
+    kernel = _socket.socket(_socket.AF_NETLINK, _socket.SOCK_RAW, protocol)
     try:
         kernel.settimeout(1.0)
-        for family, length in ((_socket.AF_INET, 4), (_socket.AF_INET6, 16)):
-            wanted = struct.pack("=BBBBI48x", family, _socket.IPPROTO_TCP, 0, 0, 1 << LISTEN)
-            kernel.send(struct.pack("=IHHII", 16 + len(wanted), SOCK_DIAG_BY_FAMILY, REQUEST_DUMP, 1, 0) + wanted)
-            kind = None
-            while kind != DONE:
-                data = kernel.recv(1 << 16)
-                while len(data) >= 16:
-                    size, kind = struct.unpack_from("=IH", data)
-                    if kind == ERROR:
-                        raise OSError(-struct.unpack_from("=i", data, 16)[0], "sock_diag")
-                    if kind == SOCK_DIAG_BY_FAMILY:
-                        (port,) = struct.unpack_from("!H", data, 20)
-                        (inode,) = struct.unpack_from("=I", data, 84)
-                        found[port, _socket.inet_ntop(family, data[24 : 24 + length])] = str(inode)
-                    data = data[max(size + 3 & ~3, 16) :]
+        kernel.send(struct.pack("=IHHII", 16 + len(wanted), question, REQUEST_DUMP, 1, 0) + wanted)
+        kind = None
+        while kind != DONE:
+            data = kernel.recv(1 << 16)
+            while len(data) >= 16:
+                size, kind = struct.unpack_from("=IH", data)
+                if kind == ERROR:
+                    raise OSError(-struct.unpack_from("=i", data, 16)[0], "netlink")
+                if kind == answer:
+                    yield data[16:size]
+                data = data[max(size + 3 & ~3, 16) :]
     finally:
         kernel.close()
-    return found
 
 
 def tabled_listeners(machine):
@@ -115,4 +130,53 @@ def decode_address(text):
     return _socket.inet_ntop(_socket.AF_INET if len(packed) == 4 else _socket.AF_INET6, packed)
 
 
-SOURCES = {"listeners": listeners}
+def interfaces(machine, emit):
+    """Source of the numbers: https://man7.org/linux/man-pages/man7/rtnetlink.7.html"""
+    if not machine.is_running:
+        raise Unknown("absent", "a copy of a host's files does not tell its addresses")
+    found = {}
+    for body in told_by_kernel(NETLINK_ROUTE, GET_LINK, NEW_LINK, b"\0" * 16):
+        (index, flags) = struct.unpack_from("=iI", body, 4)
+        name = attributes(body, 16).get(IFLA_IFNAME, b"").rstrip(b"\0").decode("utf-8", "replace")
+        found[index] = {
+            "name": name,
+            "up": bool(flags & IFF_UP) and bool(flags & IFF_RUNNING),
+            "loopback": bool(flags & IFF_LOOPBACK),
+            "addresses": [],
+            "speed_mbps": speed(name),
+        }
+    for body in told_by_kernel(NETLINK_ROUTE, GET_ADDRESS, NEW_ADDRESS, b"\0" * 16):
+        (family, length) = struct.unpack_from("=BB", body, 0)
+        (index,) = struct.unpack_from("=I", body, 4)
+        known = attributes(body, 8)
+        # Of a point-to-point link IFA_ADDRESS is the other end.
+        packed = known.get(IFA_LOCAL, known.get(IFA_ADDRESS))
+        if packed is not None and family in (_socket.AF_INET, _socket.AF_INET6) and index in found:
+            found[index]["addresses"].append(_socket.inet_ntop(family, packed) + "/" + str(length))
+    emit(interfaces=[found[index] for index in sorted(found)])
+
+
+def attributes(body, start):
+    """The attributes behind the fixed part of a message, by number."""
+    found = {}
+    rest = body[start:]
+    while len(rest) >= 4:
+        size, kind = struct.unpack_from("=HH", rest)
+        if size < 4:
+            break
+        found[kind & 0x3FFF] = rest[4:size]
+        rest = rest[size + 3 & ~3 :]
+    return found
+
+
+def speed(name):
+    """The link's speed in Mbit/s; None where the driver does not tell one."""
+    text = read_file_or_none("/sys/class/net/" + name + "/speed")
+    try:
+        value = int(text or "")
+    except ValueError:
+        return None
+    return value if value > 0 else None
+
+
+SOURCES = {"listeners": listeners, "interfaces": interfaces}

@@ -1,0 +1,95 @@
+"""The server that is several containers: one state, one log, one end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onecat.deploy import ray_node
+from onecat.deploy.ray_machines import node_machine, node_machines, with_nodes
+from onecat.deploy.ray_server import IDLE_CPU_SHARE, _IdleFilter, remove_unused, state_of
+from onecat.deploy.server import Activity, ServerState
+from onecat.deploy.strategy import Room, choose
+from onecat.errors import OnecatError
+from onecat.hosts import LocalMachine
+
+RUNNING = ServerState("running", 7, "2026-01-01T00:00:00Z")
+PROGRAM = [sys.executable, str(ray_node.__file__)]
+
+
+def test_while_all_nodes_run_the_state_is_the_heads() -> None:
+    assert state_of(["a", "b"], [RUNNING, ServerState("running", 9)]) == RUNNING
+
+
+def test_a_node_that_has_ended_is_the_end_of_the_server_and_is_named() -> None:
+    ended = ServerState("exited", last_exit="exited with status 1 at 10:00")
+    found = state_of(["a", "b", "c"], [RUNNING, RUNNING, ended])
+    assert (found.condition, found.last_exit) == ("exited", "node c: exited with status 1 at 10:00")
+    assert state_of(["a", "b"], [ended, ServerState("absent")]) == ended
+
+
+def test_two_clusters_are_never_at_once_even_where_blue_green_is_wanted() -> None:
+    room = Room(proxied=True, gpus_needed=1, gpus_free=8, is_cluster=True)
+    found = choose("blue-green", True, room, None)
+    assert (found.name, found.gap) == ("recreate", True)
+
+
+def test_what_idle_nodes_use_is_no_sign_of_life() -> None:
+    told = _IdleFilter(nodes=2)
+    assert told(0.0, Activity(5.0, 10)) == Activity(0.0, 10)
+    assert told(10.0, Activity(5.0 + 20 * IDLE_CPU_SHARE, 10)).cpu_seconds == pytest.approx(0.0)
+    assert told(20.0, Activity(9.0 + 20 * IDLE_CPU_SHARE, 11)) == Activity(4.0 - 20 * IDLE_CPU_SHARE, 11)
+
+
+def test_only_nodes_of_releases_that_are_kept_keep_their_directories(tmp_path: Path) -> None:
+    for name in ("0001-b", "0002-b", "notes"):
+        (tmp_path / name).mkdir()
+    remove_unused(LocalMachine(tmp_path), str(tmp_path), [2, 3])
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["0002-b", "notes"]
+
+
+def test_the_heads_machine_knows_those_of_the_nodes(tmp_path: Path) -> None:
+    head, other = LocalMachine(tmp_path / "a"), LocalMachine(tmp_path / "b")
+    machine = with_nodes({"a": head, "b": other})
+    assert machine.data_directory == head.data_directory
+    assert node_machine(machine, "b") is other
+    assert node_machines(head) == {"local": head}
+    with pytest.raises(OnecatError, match="runs on gpu9 too"):
+        node_machine(head, "gpu9")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=30)
+
+
+def test_a_worker_tells_a_head_that_does_not_answer() -> None:
+    found = run("worker", "--address", "127.0.0.1:1", "--silence", "0.2", "--", "true")
+    assert (found.returncode, found.stdout.splitlines()[-1]) == (
+        ray_node.INCOMPLETE,
+        "onecat: the head at 127.0.0.1:1 has not answered for 0 s: is its port open to this host?",
+    )
+
+
+def test_a_head_tells_which_node_has_not_come() -> None:
+    waits = ("--address", "127.0.0.1:1", "--silence", "0.2", "--nodes", "10.0.0.2,10.0.0.3", "--gpus", "2")
+    found = run("head", *waits, "--", "sleep", "30", "--", "true")
+    assert found.returncode == ray_node.INCOMPLETE
+    assert found.stdout.splitlines()[-1].endswith("no node has come for 0 s; missing: 10.0.0.2, 10.0.0.3")
+
+
+def test_an_image_without_ray_is_told() -> None:
+    waits = ("--address", "127.0.0.1:1", "--silence", "5", "--nodes", "10.0.0.2", "--gpus", "1")
+    found = run("head", *waits, "--", "no-such-ray", "start", "--", "true")
+    assert (found.returncode, found.stdout) == (
+        ray_node.UNUSABLE,
+        "onecat: there is no program no-such-ray in this image\n",
+    )
+
+
+def test_a_head_whose_ray_ends_does_not_wait_for_others() -> None:
+    waits = ("--address", "127.0.0.1:1", "--silence", "20", "--nodes", "10.0.0.2", "--gpus", "1")
+    found = run("head", *waits, "--", "false", "--", "true")
+    assert (found.returncode, found.stdout.splitlines()[-1]) == (ray_node.INCOMPLETE, "onecat: Ray ended with status 1")
