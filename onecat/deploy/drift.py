@@ -55,7 +55,7 @@ class Difference:
 class Comparison:
     """A deployment on one host. changes: what `up` would change; drift: what was changed on the host by hand.
 
-    release: the one that serves or should.
+    release: the one that serves or should. with_configuration: whether changes were looked for.
     """
 
     deployment: str
@@ -63,6 +63,7 @@ class Comparison:
     release: int | None
     changes: tuple[Difference, ...]
     drift: tuple[Difference, ...]
+    with_configuration: bool
 
     @property
     def same(self) -> bool:
@@ -79,10 +80,10 @@ def compare_deployment(run: Run | None, store: DeploymentStore) -> Comparison:
     if current is None:
         what = "nothing serves: onecat up would start the first release"
         first = () if run is None else (Difference("release", what),)
-        return Comparison(store.name, store.machine.name, None, first, ())
+        return Comparison(store.name, store.machine.name, None, first, (), run is not None)
     changes = () if run is None else tuple(_changes(run, current))
     drift = tuple(_drift(store, current))
-    return Comparison(store.name, store.machine.name, current.number, changes, drift)
+    return Comparison(store.name, store.machine.name, current.number, changes, drift, run is not None)
 
 
 # --- what up would change ---------------------------------------------------------------------------------------------
@@ -127,7 +128,7 @@ def _words(plan: Mapping[str, Any]) -> str:
         while word.startswith("--") and "=" not in word and words and not words[0].startswith("--"):
             line.append(words.pop(0))
         if word != "--port":
-            lines.append(shlex.join(line))
+            lines.append(f" {shlex.join(line)}")  # a sign of a diff before it must not look like a dash of it
     return "\n".join(lines)
 
 
@@ -318,6 +319,7 @@ def comparison_document(found: Comparison) -> dict[str, Any]:
         "host": found.host,
         "release": found.release,
         "same": found.same,
+        "with_configuration": found.with_configuration,
         "changes": [_document(each) for each in found.changes],
         "drift": [_document(each) for each in found.drift],
     }

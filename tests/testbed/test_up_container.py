@@ -111,6 +111,19 @@ def test_a_completion_through_nginx_from_a_container_without_rights(boxed: Small
     assert boxed.reported[-1].endswith("nothing to do")
 
 
+def test_a_container_that_was_changed_or_removed_by_hand_is_told(boxed: SmallDeployment, docker_client: Any) -> None:
+    boxed.up()
+    assert deploy.compare_deployment(None, boxed.store).drift == (), "nobody has touched it"
+    (container,) = ours(docker_client)
+    container.update(mem_limit="512m", memswap_limit="1g")
+    (changed,) = deploy.compare_deployment(None, boxed.store).drift
+    assert changed.what == "container onecat-demo-0001 is not as it was made"
+    assert changed.diff == ("- HostConfig.Memory: 0", "+ HostConfig.Memory: 536870912")
+    container.remove(force=True)
+    (removed,) = deploy.compare_deployment(None, boxed.store).drift
+    assert removed.what == "container onecat-demo-0001 was removed by hand"
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

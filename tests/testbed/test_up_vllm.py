@@ -103,6 +103,12 @@ def test_a_native_vllm_starts_comes_back_and_stops(with_engine: Onecat, nginx: s
 
     found = status(with_engine, configuration)
     assert (found["state"], found["health"], found["runtime"], found["model"]) == ("serving", "ok", "native", "tiny")
+    engine = found["engine"]
+    assert (engine["version"], engine["device"], engine["dtype"], engine["execution"]) == (
+        "0.27.1", "cpu", "float32", "eager",
+    )  # fmt: skip
+    assert engine["kv_tokens"] > 1024
+    assert (engine["attention"], engine["surprises"]) == (["CPU_ATTN"], [])
     old = {found["pid"], *processes.descendants(found["pid"])}
     assert len(old) >= 3  # API server, engine, worker
     os.kill(found["pid"], signal.SIGKILL)
