@@ -64,7 +64,7 @@ def rollback_target(store: DeploymentStore, number: int | None) -> Release:
     """The release that a rollback means.
 
     By default the newest that served and differs from the current one; the current one itself where a newer one was
-    tried, did not come to serve, and left it stopped. Raises OnecatError when there is none.
+    begun and never came to serve, or has failed and left it stopped. Raises OnecatError when there is none.
     """
     kept = store.releases()
     if number is not None:
@@ -74,8 +74,9 @@ def rollback_target(store: DeploymentStore, number: int | None) -> Release:
         return found
     current = store.current()
     if current is not None:
-        tried = any(each.number > current.number for each in kept)
-        if tried and server_of(store.machine, current).state().condition in ("absent", "stopped"):
+        newer = [each for each in kept if each.number > current.number]
+        begun = any(each.outcome == "starting" for each in newer)
+        if begun or (newer and server_of(store.machine, current).state().condition in ("absent", "stopped")):
             return current
     served = [each for each in kept if each.served_at is not None]
     earlier = [each for each in served if current is None or _differs(each, current)]
