@@ -222,7 +222,7 @@ def state_of(inspected: Mapping[str, Any], guard: Mapping[str, Any] | None) -> S
     """
     state, told = inspected["State"], guard or {}
     restarts, crashes = told.get("restarts", 0), told.get("crashes_in_a_row", 0)
-    last_exit = _last_exit(state, told.get("last_exit"))
+    last_exit = _last_exit(state, told)
     status = state["Status"]
     if status == "created":
         return ServerState("starting")
@@ -240,10 +240,13 @@ def state_of(inspected: Mapping[str, Any], guard: Mapping[str, Any] | None) -> S
     return ServerState("stopped" if accepted else "exited", None, None, restarts, crashes, last_exit)
 
 
-def _last_exit(state: Mapping[str, Any], guard: Mapping[str, Any] | None) -> str | None:
+def _last_exit(state: Mapping[str, Any], guard: Mapping[str, Any]) -> str | None:
     """How the server last ended: as the guard saw it, else as the container's own end tells."""
-    if guard is not None:
-        return f"{guard['text']} at {guard['at']}"
+    if state["Status"] == "exited" and guard.get("state") in ("stopping", "stopped"):
+        return f"was stopped from outside, by docker stop or by the Docker daemon's own end, at {state['FinishedAt']}"
+    last = guard.get("last_exit")
+    if last is not None:
+        return f"{last['text']} at {last['at']}"
     if state["FinishedAt"].startswith("0001-"):
         return None
     struck = ", the kernel's OOM killer struck" if state.get("OOMKilled") else ""

@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from onecat.deploy import processes
+
 PREFIX = "onecat-test-docker-"
 START_SECONDS = 60
 STOP_SECONDS = 60
@@ -108,14 +110,46 @@ def running_docker_daemon(data_root: Path) -> Iterator[DockerDaemon]:
     with _network_lock():
         daemon = _prepare(data_root)
     try:
-        with daemon.log.open("wb") as log:
-            process = subprocess.Popen(
-                daemon.argv(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-        _wait_until_it_answers(daemon, process)
+        start(daemon)
         yield daemon
     finally:
         remove(daemon)
+
+
+def start(daemon: DockerDaemon) -> None:
+    """Start it, for the first time or again. Raises RuntimeError with the end of its log when it does not come up."""
+    with daemon.log.open("ab") as log:
+        process = subprocess.Popen(
+            daemon.argv(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    _wait_until_it_answers(daemon, process)
+
+
+def stop(daemon: DockerDaemon) -> None:
+    """Stop it as `systemctl stop docker` does: it ends its containers first."""
+    _stop(daemon)
+
+
+def lose_power(daemon: DockerDaemon) -> None:
+    """What a power cut leaves of it: no process of its own or of a container, no run folder of a tmpfs, no mount.
+
+    The folder above its data root must be its own, too: dockerd mounts the data root on itself.
+    """
+    dockerd = int(daemon.pid_file.read_text())
+    shims = [pid for pid, words in _commands() if any(word.startswith(daemon.directory) for word in words)]
+    lost = {dockerd, *shims}
+    lost |= {pid for each in lost for pid in processes.descendants(each)}
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in lost:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+    deadline = time.monotonic() + STOP_SECONDS
+    while any((found := processes.entry(pid)) and found.state not in "ZX" for pid in lost):
+        assert time.monotonic() < deadline, f"processes that SIGKILL does not end: {lost}"
+        time.sleep(0.05)
+    for mount in sorted(_mounts_below(daemon.directory, str(Path(daemon.data_root).parent)), reverse=True):
+        _run(["umount", "--lazy", mount])
+    shutil.rmtree(f"{daemon.directory}/exec")
 
 
 def remove_leftovers() -> None:
@@ -215,8 +249,12 @@ def _is_dockerd_of(daemon: DockerDaemon, pid: int) -> bool:
 
 
 def _any_dockerd() -> bool:
-    commands = (_text(entry).split("\0") for entry in Path("/proc").glob("[0-9]*/cmdline"))
-    return any(Path(command[0]).name == "dockerd" for command in commands)
+    return any(Path(words[0]).name == "dockerd" for _, words in _commands())
+
+
+def _commands() -> list[tuple[int, list[str]]]:
+    """The process ids and command lines of this machine."""
+    return [(int(entry.parent.name), _text(entry).split("\0")) for entry in Path("/proc").glob("[0-9]*/cmdline")]
 
 
 def _started(pid: int) -> str | None:

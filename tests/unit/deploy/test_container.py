@@ -65,6 +65,7 @@ def test_the_container_keeps_no_right_it_does_not_need() -> None:
     assert body["Env"] == ["HOME=/tmp", "USER=onecat", "XDG_CACHE_HOME=/tmp/cache", "VLLM_CPU_KVCACHE_SPACE=1"]
     assert body["Labels"] == {"io.onecat.deployment": "demo"}
     assert host_config(SPEC) == {
+        "RestartPolicy": {"Name": "no"},
         "Init": True,
         "ReadonlyRootfs": True,
         "CapDrop": ["ALL"],
@@ -187,7 +188,7 @@ def test_compiled_kernels_are_kept_in_a_volume_that_says_whose_it_is() -> None:
         "Target": "/var/cache/onecat",
         "Source": "onecat-cache-0",
         "Type": "volume",
-        "VolumeOptions": {"Labels": labels},
+        "VolumeOptions": {"Labels": labels, "DriverConfig": {}},
     }
     wanted = "type=volume,source=onecat-cache-0,target=/var/cache/onecat"
     argv = run_argv(kept, "docker")
@@ -288,6 +289,11 @@ def test_a_server_that_waits_for_its_next_start_has_no_process_of_its_own() -> N
     state = state_of(inspected("running"), told("backing-off", 3))
     assert (state.pid, state.crashes_in_a_row, state.next_start_at) == (None, 3, "soon")
     assert state.last_exit == "exited with status 137 at then"
+
+
+def test_a_server_that_docker_has_stopped_has_not_crashed() -> None:
+    state = state_of(inspected("exited", 0, policy="no"), told("stopped", 1))
+    assert (state.last_exit or "").startswith("was stopped from outside, by docker stop or by the Docker daemon's")
 
 
 def test_a_container_killed_for_memory_says_so() -> None:
