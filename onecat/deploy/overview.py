@@ -66,7 +66,7 @@ def overviews(machines: Sequence[Machine], name: str | None) -> list[Overview]:
             stores = [find_deployment(machine, name)] if name is not None else list(deployments(machine))
         except OnecatError as error:
             if error.code == ExitCode.UNREACHABLE:
-                return [_unreachable(machine, name or "host", error)]
+                return [_unreachable(machine, name or "", error)]
             return error
         return [_overview_or_reason(store) for store in stores]
 
@@ -132,13 +132,12 @@ def _after_reboot(store: DeploymentStore, release: Release, found: DeploymentSta
     """What would not come back when the host starts anew."""
     if found.state == "stopped":
         return ()
-    gone = ["the server, a process of onecat's"] if release.service == "supervisor" else []
+    gone = ["the native server"] if release.service == "supervisor" else []
     if release.proxy_kind is not None and not proxy_of(store, release.proxy_kind).after_reboot:
-        gone.append("the nginx of this deployment, a process of onecat's")
+        gone.append("its own nginx")
     if not gone:
         return ()
-    verb = "do" if len(gone) > 1 else "does"
-    return (f"{' and '.join(gone)} {verb} not come back when the host starts anew: run onecat up then",)
+    return (f"when the host starts anew, {' and '.join(gone)} must be started again: onecat up",)
 
 
 def overview_document(found: Overview) -> dict[str, Any]:

@@ -58,8 +58,8 @@ def status_lines(found: Overview, *, several_hosts: bool = False, width: int = 8
 
 
 def heading(found: Overview, *, several_hosts: bool = False) -> Line:
-    """Name and state."""
-    name = f"{found.host} {found.name}" if several_hosts else found.name
+    """Name and state; of a host that could not be asked for its deployments its own name."""
+    name = f"{found.host} {found.name}".rstrip() if several_hosts or not found.name else found.name
     state = found.status.state
     return Line(f"{name}: {state.replace('-', ' ')}", _STYLES.get(state, "red"), len(name))
 

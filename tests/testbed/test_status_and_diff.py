@@ -62,7 +62,7 @@ def test_up_tells_what_the_engine_chose_and_status_shows_it_beside_the_plan(smal
     assert shown.returncode == 0
     assert "context length 2,048 planned: 4,096" in " ".join(shown.stdout.split())
     assert max(map(len, shown.stdout.splitlines())) <= 80
-    assert "the nginx of this deployment" in shown.stdout, "one of our own does not come back after a reboot"
+    assert "its own nginx must be started again" in " ".join(shown.stdout.split()), "after a reboot"
 
 
 def test_strict_makes_it_a_failed_start_and_the_release_before_serves_on(small: SmallDeployment) -> None:

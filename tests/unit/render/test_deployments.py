@@ -63,7 +63,7 @@ SERVING = Overview(
     gpus=("GPU-11111111-2222-3333-4444-555555555555", "GPU-21111111-2222-3333-4444-555555555555"),
     canary=CanaryShare(4, 0.1),
     engine=KeptChoices(CHOSEN, PLANNED, surprises(CHOSEN, PLANNED)),
-    warnings=("the nginx of this deployment does not come back when the host starts anew: run onecat up then",),
+    warnings=("when the host starts anew, the native server and its own nginx must be started again: onecat up",),
 )
 
 
@@ -75,7 +75,7 @@ def test_a_status_fits_80_columns_and_shows_the_engine_beside_the_plan() -> None
         "  release:   3, blue-green, made 2026-11-30 02:24 UTC",
         "  canary:    release 4 gets 10% of the requests",
     ]
-    assert lines[-2].startswith("  warning:   the nginx of this deployment does not come back")
+    assert lines[-2].startswith("  warning:   when the host starts anew")
 
 
 def test_what_the_engine_chose_stands_beside_what_was_planned() -> None:
