@@ -263,7 +263,7 @@ def with_accelerators(plan: Plan, profile: Profile, chosen: Sequence[Accelerator
 def claim_of(machine: Machine, release: Release) -> Claim:
     """What a release has, by what was written when it was made."""
     addresses = [Address(release.host, release.port)]
-    site = read_json(machine, f"{release.directory}/site.json") if release.proxied else None
+    site = read_json(machine, f"{release.directory}/site.json") if release.own_proxy_kind is not None else None
     if site is not None:
         host, _, port = str(site["listen"]).rpartition(":")
         name = release.server_name if release.proxy_kind == "host" else None
@@ -319,7 +319,7 @@ def ports_of_others(run: Run) -> frozenset[int]:
 
 def _addresses(run: Run) -> list[tuple[str, Address]]:
     own = [("port", Address(run.plan.host, run.plan.port))]
-    if run.site is not None and run.traffic is not None:
+    if run.site is not None and run.traffic is not None and run.proxy_machine is run.machine:
         host, _, port = run.site.listen.rpartition(":")
         name = run.site.server_name if run.traffic.proxy.kind == "host" else None
         own.append(("proxy.listen", Address(host.strip("[]"), int(port), name)))

@@ -36,9 +36,9 @@ def keep_hand_edits(machine: Machine, edits: Mapping[str, bytes]) -> dict[str, s
 
 def nginx_edits(store: DeploymentStore, release: Release) -> tuple[HandEdit, ...]:
     """What somebody has edited in nginx's files since the route was changed last."""
-    if release.proxy_kind is None:
+    if release.own_proxy_kind is None:
         return ()
-    proxy = proxy_of(store, release.proxy_kind)
+    proxy = proxy_of(store, release.own_proxy_kind)
     return compare(Traffic(proxy, store.machine, store.directory).installed(), proxy.files())
 
 
@@ -46,10 +46,10 @@ def tell_hand_edits(store: DeploymentStore, report: Callable[[str], None]) -> bo
     """Before nginx's files are overwritten: keep what somebody has edited in them, and say so. Returns whether."""
     current = store.current()
     edits = () if current is None else nginx_edits(store, current)
-    if current is None or current.proxy_kind is None or not edits:
+    if current is None or current.own_proxy_kind is None or not edits:
         return False
-    present = proxy_of(store, current.proxy_kind).files()
-    owner = (store.machine.root() or store.machine) if current.proxy_kind == "host" else store.machine
+    present = proxy_of(store, current.own_proxy_kind).files()
+    owner = (store.machine.root() or store.machine) if current.own_proxy_kind == "host" else store.machine
     kept = keep_hand_edits(owner, {each.path: present[each.path] for each in edits if each.edit == "changed"})
     for each in edits:
         store.audit.record("hand-edit", current.number, path=each.path, edit=each.edit, kept=kept.get(each.path))
@@ -63,9 +63,9 @@ def _kept_as(copy: str | None) -> str:
 
 def write_anew(store: DeploymentStore, release: Release) -> None:
     """Let nginx serve by its files as they were written last. Raises OnecatError when it refuses."""
-    if release.proxy_kind is None:
+    if release.own_proxy_kind is None:
         return
-    traffic = Traffic(proxy_of(store, release.proxy_kind), store.machine, store.directory)
+    traffic = Traffic(proxy_of(store, release.own_proxy_kind), store.machine, store.directory)
     site = traffic.site()
     if site is not None:
         traffic.route(store.machine.name, [each for each in traffic.members() if each.host == store.machine.name], site)

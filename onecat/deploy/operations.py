@@ -90,7 +90,7 @@ def status(store: DeploymentStore) -> DeploymentStatus:
     server = server_of(machine, current)
     seen = server.state()
     health = healthy(machine.reach(current.server_url)) if seen.condition == "running" else False
-    proxy = None if current.proxy_kind is None else proxy_of(store, current.proxy_kind)
+    proxy = None if current.own_proxy_kind is None else proxy_of(store, current.own_proxy_kind)
     proxy_works = proxy is None or (proxy.running() and (not health or healthy(machine.reach(current.endpoint))))
     state = _state(seen, health, proxy_works)
     return DeploymentStatus(
@@ -218,7 +218,7 @@ def down(store: DeploymentStore, report: Callable[[str], None] = lambda text: No
     with store.lock("onecat down"):
         stopped = False
         live = [release for release in store.releases() if release.live]
-        for kind in {release.proxy_kind for release in live if release.proxy_kind is not None}:
+        for kind in {each.own_proxy_kind for each in live if each.own_proxy_kind is not None}:
             proxy = proxy_of(store, kind)
             if proxy.running():
                 report("stopping nginx" if kind == "own" else "taking the site away from nginx")

@@ -33,7 +33,7 @@ def ports_of(store: DeploymentStore) -> frozenset[int]:
             running = False
         if running:
             ports.add(release.port)
-        if release.proxy_kind is not None and proxy_of(store, release.proxy_kind).running():
+        if release.own_proxy_kind is not None and proxy_of(store, release.own_proxy_kind).running():
             ports.add(release.endpoint_port)
     return frozenset(ports)
 

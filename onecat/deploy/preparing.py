@@ -10,6 +10,7 @@ from onecat.deploy import claims, preflight, unit_server
 from onecat.deploy.container import image_id, missing_image
 from onecat.deploy.container_rendering import container_owner
 from onecat.deploy.fingerprint import fingerprint
+from onecat.deploy.front import address_of
 from onecat.deploy.images_transfer import provide_image
 from onecat.deploy.ports import free_port, ports_of
 from onecat.deploy.proxies import proxy_of
@@ -25,12 +26,17 @@ from onecat.images.docker_engine import engine_address
 from onecat.planner.records import with_port
 
 if TYPE_CHECKING:
+    from onecat.deploy.front import Front
     from onecat.deploy.releases import Release
     from onecat.hosts import Machine
 
 
-def prepare_run(request: UpRequest, machine: Machine, report: Report) -> Run:
-    """What the steps work with. Raises OnecatError for what is wrong with the request; nothing is changed."""
+def prepare_run(request: UpRequest, machine: Machine, report: Report, front: Front | None = None) -> Run:
+    """What the steps work with. Raises OnecatError for what is wrong with the request; nothing is changed.
+
+    Parameters:
+        front: the nginx of several hosts, this one among them; None: it runs on this one.
+    """
     deployment, plan = request.deployment, request.plan
     store = DeploymentStore(machine, deployment.name)
     if plan.container is not None and request.docker_host is None and machine.is_local:
@@ -39,13 +45,18 @@ def prepare_run(request: UpRequest, machine: Machine, report: Report) -> Run:
     traffic = site = None
     if deployment.proxy.kind == "nginx":
         current = store.current()
-        choice = choose_proxy(machine, deployment, request.docker_host, current.proxy_kind if current else None)
+        proxied_by = machine if front is None else front.store.machine
+        choice = choose_proxy(proxied_by, deployment, request.docker_host, current.proxy_kind if current else None)
         if choice.kind is None:
             report(f"{choice.why}: serving directly at http://{plan.host}:{plan.port}")
         else:
             report(f"nginx: {choice.kind} ({choice.why})")
             site = site_for(choice, deployment, preflight.read_secret(preflight.secret_of(deployment)))
-            traffic = Traffic(proxy_of(store, choice.kind), machine, store.directory)
+            traffic = (
+                Traffic(proxy_of(store, choice.kind), machine, store.directory)
+                if front is None
+                else front.traffic(machine.name, choice.kind)
+            )
     return Run(
         request=request,
         machine=machine,
@@ -57,6 +68,8 @@ def prepare_run(request: UpRequest, machine: Machine, report: Report) -> Run:
         secret=preflight.secret_of(deployment),
         fingerprint="",
         report=report,
+        front=front,
+        address=None if front is None else address_of(deployment, machine),
     )
 
 
@@ -136,8 +149,9 @@ def _check_ports(run: Run) -> None:
         preflight.check_port(run.machine, run.plan.host, run.plan.port, "port")
     if run.traffic is not None and run.site is not None:
         host, _, port = run.site.listen.rpartition(":")
+        ours = ours if run.proxy_store is run.store else ports_of(run.proxy_store)
         if int(port) not in ours and run.traffic.proxy.kind != "host":
-            preflight.check_port(run.machine, host.strip("[]"), int(port), "proxy.listen")
+            preflight.check_port(run.proxy_machine, host.strip("[]"), int(port), "proxy.listen")
 
 
 def decide(run: Run, current: Release | None) -> Strategy:

@@ -30,6 +30,7 @@ class Release:
     fingerprint: hash of everything that decides how the server runs; equal means nothing would change.
     host, port: where the server itself answers; endpoint: the address for clients, without /v1.
     proxy_kind: whose nginx passes requests on; None: clients reach the server itself. server_name: of nginx's site.
+    front: the host that nginx runs on, where that is another one.
     container: the container's name, or None for a native server; docker_host: the daemon it runs on, as its host
     names it (None: default). image_id: what the image's name meant then. gpus: UUIDs, or indices where there are none.
     protected: whether clients must send an API key. strategy: how it took over. cause: why it failed.
@@ -53,6 +54,7 @@ class Release:
     host_name: str = "local"
     service: Service = "supervisor"
     proxy_kind: ProxyKind | None = None
+    front: str | None = None
     server_name: str = "_"
     container: str | None = None
     docker_host: str | None = None
@@ -72,6 +74,11 @@ class Release:
     def proxied(self) -> bool:
         """Whether nginx stands before it."""
         return self.proxy_kind is not None
+
+    @property
+    def own_proxy_kind(self) -> ProxyKind | None:
+        """Whose nginx passes requests on, where it runs on the release's own host."""
+        return self.proxy_kind if self.front is None else None
 
     @property
     def live(self) -> bool:

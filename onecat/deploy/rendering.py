@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import re
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from onecat.deploy.container import ContainerServer
 from onecat.deploy.container_rendering import container_spec
 from onecat.deploy.native import STOP_SECONDS, NativeServer, launch_document
 from onecat.deploy.ray_rendering import prepare_ray
-from onecat.deploy.releases import Release, Service
+from onecat.deploy.releases import Release, Service, reachable
 from onecat.deploy.saved_request import REQUEST_FILE, request_document
 from onecat.deploy.site import Site, from_document, to_document
 from onecat.deploy.store import read_json, write_json
@@ -64,6 +65,7 @@ def _rendered(run: Run, strategy: Strategy, number: int, directory: str) -> tupl
         host_name=run.machine.name,
         service="supervisor" if container is None else _service(deployment),
         proxy_kind=None if run.traffic is None else run.traffic.proxy.kind,
+        front=None if run.traffic is None or run.proxy_machine is run.machine else run.proxy_machine.name,
         server_name="_" if run.site is None else run.site.server_name,
         container=container,
         docker_host=run.request.docker_host if container else None,
@@ -80,10 +82,17 @@ def _rendered(run: Run, strategy: Strategy, number: int, directory: str) -> tupl
     server = _server(run, release)
     if run.traffic is not None and run.site is not None:
         write_json(run.machine, f"{directory}/{SITE_FILE}", to_document(run.site))
-        run.traffic.proxy.check(with_members(run.site, [member_of(run, release)]), f"{directory}/nginx")
+        run.traffic.proxy.check(with_members(run.site, [member_of(run, release)]), _nginx_directory(run, directory))
     record_rendered(run.machine, directory)
     run.store.save(release)
     return release, server
+
+
+def _nginx_directory(run: Run, directory: str) -> str:
+    """Where nginx's files for a release are tested: beside it, or on the host whose nginx it is."""
+    if run.proxy_machine is run.machine:
+        return f"{directory}/nginx"
+    return f"{run.proxy_store.directory}/nginx-of-{re.sub(r'[^A-Za-z0-9.-]+', '-', run.host)}"
 
 
 def _service(deployment: Deployment) -> Service:
@@ -99,7 +108,8 @@ def site_of_release(run: Run, release: Release) -> Site | None:
 
 def member_of(run: Run, release: Release) -> Member:
     """The release as a server behind nginx."""
-    return Member(run.host, release.number, release.address)
+    address = release.address if run.address is None else f"{reachable(run.address)}:{release.port}"
+    return Member(run.host, release.number, address)
 
 
 def _server(run: Run, release: Release) -> Server:

@@ -14,6 +14,7 @@ from onecat.planner.records import Plan
 
 if TYPE_CHECKING:
     from onecat.deploy.claims import Accelerator
+    from onecat.deploy.front import Front
     from onecat.deploy.site import Site
     from onecat.deploy.store import DeploymentStore
     from onecat.deploy.traffic import Traffic
@@ -67,7 +68,8 @@ class Run:
 
     plan, argv: with the port that this release gets. traffic, site: the nginx before it and what it shall do; None
     where there is none. image: the id of the container image that its name means on the host. accelerators: those
-    that its release gets.
+    that its release gets. front: the nginx of several hosts; None where it runs on this one. address: by which the
+    front reaches the server; None: the server's own.
     """
 
     request: UpRequest
@@ -82,6 +84,8 @@ class Run:
     report: Report
     image: str | None = None
     accelerators: tuple[Accelerator, ...] = ()
+    front: Front | None = None
+    address: str | None = None
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -95,7 +99,17 @@ class Run:
     @property
     def machines(self) -> tuple[Machine, ...]:
         """The hosts that this works on: of the server, and of the nginx before it."""
-        return (self.machine,)
+        return tuple(dict.fromkeys((self.machine, self.proxy_machine)))
+
+    @property
+    def proxy_store(self) -> DeploymentStore:
+        """The deployment on the host whose nginx passes requests on."""
+        return self.store if self.front is None else self.front.store
+
+    @property
+    def proxy_machine(self) -> Machine:
+        """The host whose nginx passes requests on."""
+        return self.proxy_store.machine
 
     @property
     def host(self) -> str:

@@ -15,6 +15,7 @@ from onecat.deploy.container import home_identity
 from onecat.deploy.cut_off import cut_off, is_cut_off
 from onecat.deploy.engine import note_choices
 from onecat.deploy.failures import failure_of
+from onecat.deploy.front import Front
 from onecat.deploy.hand_edits import tell_hand_edits, write_anew
 from onecat.deploy.leftovers import clean_up
 from onecat.deploy.preparing import check_before, decide, prepare_run, with_free_port
@@ -33,7 +34,7 @@ from onecat.errors import OnecatError
 from onecat.hosts import Machine
 
 
-def up(request: UpRequest, machine: Machine, report: Report = lambda text: None) -> Release:
+def up(request: UpRequest, machine: Machine, report: Report = lambda text: None, front: Front | None = None) -> Release:
     """Make the planned server run on a host, answer well, and be reachable; returns its release.
 
     Where the same plan already runs and is healthy nothing is changed. A running release with another plan serves
@@ -42,12 +43,13 @@ def up(request: UpRequest, machine: Machine, report: Report = lambda text: None)
 
     Parameters:
         report: receives one line for each step, for a person.
+        front: the nginx of several hosts, this one among them; None: nginx runs on this one.
 
     Raises OnecatError: before anything is changed for what can be known beforehand; with code ROLLED_BACK and the
     cause from the log when the start failed and the state before is restored; NEEDS_PERSON when it could not be.
     KeyboardInterrupt passes through after what was started has been stopped.
     """
-    run = check_before(prepare_run(request, machine, report))
+    run = check_before(prepare_run(request, machine, report, front))
     with run.store.lock(f"onecat {request.purpose}"):
         clean_up(run)
         current = run.store.current()
@@ -69,7 +71,7 @@ def unchanged(run: Run, current: Release) -> bool:
         return False
     if run.traffic is None or run.site is None:
         return True
-    reached = healthy(run.machine.reach(run.site.endpoint), server_name=run.site.server_name)
+    reached = healthy(run.proxy_machine.reach(run.site.endpoint), server_name=run.site.server_name)
     return run.traffic.proxy.running() and reached
 
 

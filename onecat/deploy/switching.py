@@ -23,10 +23,12 @@ def runs(run: Run, release: Release) -> bool:
 
 def traffic_of(run: Run, release: Release) -> Traffic | None:
     """The requests that a release gets through nginx; None for one without."""
-    if release.proxy_kind is None:
+    if release.proxy_kind is None or (release.front is not None and run.front is None):
         return None
     if run.traffic is not None and run.traffic.proxy.kind == release.proxy_kind:
         return run.traffic
+    if release.front is not None and run.front is not None:
+        return run.front.traffic(run.host, release.proxy_kind)
     return Traffic(proxy_of(run.store, release.proxy_kind), run.machine, run.store.directory)
 
 
@@ -35,7 +37,9 @@ def gets_requests(run: Run, release: Release) -> bool:
     traffic = traffic_of(run, release)
     if traffic is None:
         return False
-    return traffic.cut_off() or any(each.release == release.number for each in traffic.members())
+    return traffic.cut_off() or any(
+        each.release == release.number and each.host == run.host for each in traffic.members()
+    )
 
 
 def route(run: Run, release: Release) -> None:
