@@ -333,7 +333,7 @@ def free_accelerators(run: Run) -> int | None:
     if present is None:
         return None
     allowed = present if run.deployment.gpus is None else named(run.deployment.gpus, present, _WORDS[kind])
-    held = _held(run, None)
+    held = _held(run, None, claims_of_others(run.machine, run.store.name))
     return sum(each.id not in held and each.error is None for each in allowed)
 
 
@@ -342,7 +342,8 @@ def with_claims(run: Run, current: Release | None, strategy: Strategy) -> Run:
 
     Raises OnecatError when another deployment has what it needs.
     """
-    check_addresses(_addresses(run), claims_of_others(run.machine, run.store.name))
+    others = claims_of_others(run.machine, run.store.name)
+    check_addresses(_addresses(run), others)
     kind = run.request.profile.hardware.accelerator
     count = needed(run.plan, kind)
     if count == 0:
@@ -358,7 +359,7 @@ def with_claims(run: Run, current: Release | None, strategy: Strategy) -> Run:
         wanted = tuple(each.strip() for each in dict(run.plan.env)[_VISIBLE].split(",") if each.strip())
     beside = None if strategy.name == "blue-green" else current
     before = frozenset(current.gpus if beside is not None and current is not None else ())
-    chosen = choose(wanted, count, present, _held(run, beside), before, word)
+    chosen = choose(wanted, count, present, _held(run, beside, others), before, word)
     own = before | {each for release in run.store.releases() if release.live for each in release.gpus}
     for each in chosen:
         if each.processes and each.id not in own:
@@ -377,9 +378,8 @@ def _unseen(wanted: int | str) -> Accelerator:
     return Accelerator(int(text), "") if text.isdigit() else Accelerator(-1, "", text)
 
 
-def _held(run: Run, going: Release | None) -> dict[str, str]:
+def _held(run: Run, going: Release | None, others: Sequence[Claim]) -> dict[str, str]:
     """Who has which accelerator, in words, by id: other deployments, and own releases but the one that is going."""
-    others = claims_of_others(run.machine, run.store.name)
     number = None if going is None else going.number
     own = [each for each in run.store.releases() if each.live and each.number != number]
     return {

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -200,6 +201,28 @@ def test_two_deployments_get_a_gpu_each_and_a_third_is_told_who_has_them(
     deploy.down(deploy.find_deployment(small.machine, "second"))
     beside = with_gpus(small, restart={"max_crashes": 4})
     assert (beside.strategy, beside.gpus) == ("blue-green", ("GPU-bb",))
+
+
+def test_of_two_that_start_at_once_one_gets_the_gpu_and_the_other_is_told_who_has_it(
+    small: SmallDeployment, free_port: Callable[[], int]
+) -> None:
+    others = {name: replace(small, port=free_port(), proxy_port=free_port(), reported=[]) for name in ("left", "right")}
+    ended: dict[str, deploy.Release | OnecatError] = {}
+
+    def bring_up(name: str) -> None:
+        try:
+            ended[name] = with_gpus(others[name], name=name, gpus=[1])
+        except OnecatError as error:
+            ended[name] = error
+
+    threads = [threading.Thread(target=bring_up, args=(name,)) for name in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (winner,) = [name for name, each in ended.items() if isinstance(each, deploy.Release)]
+    (refused,) = [each for each in ended.values() if isinstance(each, OnecatError)]
+    assert refused.found == f"GPU 1 is taken by deployment {winner} (release 1)"
 
 
 # --- watching ---------------------------------------------------------------------------------------------------------
