@@ -58,20 +58,21 @@ class NativeServer:
     def start(self) -> None:
         self._forget_last_run()
         package_root = Path(__file__).resolve().parents[2]
-        process = subprocess.run(
+        with subprocess.Popen(
             [sys.executable, "-m", "onecat.deploy.supervisor", str(self._directory)],
             cwd=package_root,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            check=False,
-        )
+        ) as process:
+            told = _ended(process)
         if process.returncode != 0:
             raise OnecatError(
                 "the supervisor of the server could not be started",
                 where=str(self._directory),
-                details=process.stderr.strip().splitlines()[-5:],
+                details=told.strip().splitlines()[-5:],
                 next_steps=["read the reason above, then run onecat up again"],
                 code=ExitCode.ROLLED_BACK,
             )
@@ -80,6 +81,8 @@ class NativeServer:
         (self._directory / supervisor.ACCEPTED_FILE).touch(mode=0o600)
 
     def stop(self) -> None:
+        if self._directory.is_dir():
+            (self._directory / supervisor.ENDED_FILE).touch(mode=0o600)
         document = self._document()
         if document is None:
             return
@@ -155,7 +158,7 @@ class NativeServer:
         return read_json(self._directory / supervisor.STATE_FILE)
 
     def _forget_last_run(self) -> None:
-        for name in (supervisor.STATE_FILE, supervisor.ACCEPTED_FILE):
+        for name in (supervisor.STATE_FILE, supervisor.ACCEPTED_FILE, supervisor.ENDED_FILE):
             with contextlib.suppress(FileNotFoundError):
                 (self._directory / name).unlink()
 
@@ -180,9 +183,36 @@ def _identity(document: Mapping[str, Any] | None) -> processes.ProcessIdentity |
     return None if document is None else processes.ProcessIdentity(**document)
 
 
+def _ended(process: subprocess.Popen[str]) -> str:
+    """Wait for the program that starts the supervisor; what it said. A Ctrl-C meanwhile counts afterwards.
+
+    It ends by itself as soon as there is a state.json by which the supervisor can be found and ended.
+    """
+    interrupted = False
+    while True:
+        try:
+            _, told = process.communicate()
+        except KeyboardInterrupt:
+            interrupted = True
+        else:
+            break
+    if interrupted:
+        raise KeyboardInterrupt
+    return told
+
+
 def _kill(pids: Sequence[int]) -> None:
+    """Kill processes and wait for their end. Raises OnecatError when the kernel does not end one."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    while any((found := processes.entry(pid)) is not None and found.state not in "ZX" for pid in pids):
+    limit = time.monotonic() + supervisor.KILL_SECONDS
+    while left := processes.told(pids):
+        if time.monotonic() > limit:
+            raise OnecatError(
+                f"the kernel does not end {left}",
+                expected="an end right after SIGKILL; state D waits for a driver or a disk",
+                next_steps=["see what the kernel says: dmesg | tail -n 50", "restart the machine if it stays"],
+                code=ExitCode.NEEDS_PERSON,
+            )
         time.sleep(0.02)

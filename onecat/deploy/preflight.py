@@ -172,14 +172,14 @@ def check_port(machine: Machine, host: str, port: int, key: str) -> None:
         _check_remote_port(machine, host, port, key)
         return
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
-        except socket.gaierror as error:
-            raise OnecatError(f"the address {host} is unknown: {error.strerror}", where=key) from error
-        except OSError as error:
-            raise _port_error(error.errno or 0, host, port, key, "this machine") from error
+    except socket.gaierror as error:
+        raise OnecatError(f"the address {host} is unknown: {error.strerror}", where=key) from error
+    except OSError as error:
+        raise _port_error(error.errno or 0, host, port, key, "this machine") from error
 
 
 _SOCKETS = "cat /proc/net/tcp; echo; cat /proc/net/tcp6 2>/dev/null; echo"
@@ -198,8 +198,16 @@ def _check_remote_port(machine: Machine, host: str, port: int, key: str) -> None
 def _port_error(number: int, host: str, port: int, key: str, machine: str) -> OnecatError:
     if number == errno.EACCES:
         found, steps = f"port {port} needs root", [f"set {key} in onecat.yaml to a port above 1023"]
-    elif number == errno.EADDRNOTAVAIL:
-        found, steps = f"{machine} has no address {host}", [f"set {key} in onecat.yaml to one it has: ip address"]
+    elif number in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+        # The server's address has a setting of its own; that of nginx stands before its port.
+        setting = "host" if key == "port" else key
+        return OnecatError(
+            f"{machine} has no address {host}",
+            expected="an address of one of its interfaces, as `ip address` lists them",
+            where=f"{host} ({setting})",
+            next_steps=[f"set {setting} in onecat.yaml to one it has"],
+            code=ExitCode.ROLLED_BACK,
+        )
     else:
         found = f"port {port} is in use" + ("" if machine == "this machine" else f" on {machine}")
         steps = [f"find who listens there: ss -ltnp 'sport = :{port}'", f"stop it, or set another {key} in onecat.yaml"]
@@ -249,7 +257,7 @@ def read_secret(secret: Secret | None) -> str | None:
         return None
     if secret.env is not None:
         value = os.environ.get(secret.env, "").strip()
-        where, step = f"environment variable {secret.env}", f"export {secret.env}=... before onecat up"
+        where, step = f"environment variable {secret.env}", f"export {secret.env}=..., then the same command again"
     else:
         assert secret.file is not None
         where, step = secret.file, f"write the key into {secret.file} and make it readable for you alone: chmod 600"

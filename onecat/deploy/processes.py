@@ -143,3 +143,17 @@ def usage(pids: Iterable[int]) -> Usage:
         counters = dict(line.split(": ") for line in lines)
         read += int(counters["read_bytes"])
     return Usage(ticks / os.sysconf("SC_CLK_TCK"), read)
+
+
+def told(pids: Iterable[int]) -> str:
+    """Those of the given processes that still run, for a person: name, id and state (proc(5): D waits for a device)."""
+    parts = []
+    for pid in pids:
+        found = entry(pid)
+        if found is not None and found.state not in "ZX":
+            try:
+                name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            parts.append(f"{name} (pid {pid}, state {found.state})")
+    return ", ".join(parts)

@@ -5,7 +5,8 @@ with growing pauses, gives up after too many crashes in a row, and stops everyth
 `state.json`. Standard library only: it lives as long as the server and must stay small.
 
 In: `launch.json` (see `onecat.deploy.native`) and, once `up` has accepted the release, the file `accepted`: before
-that a server that exits is not started again. Out: `state.json`, `server.log`.
+that a server that exits is not started again. Where the file `ended` lies, the release was ended already, and nothing
+is started. Out: `state.json`, `server.log`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ LAUNCH_FILE = "launch.json"
 STATE_FILE = "state.json"
 LOG_FILE = "server.log"
 ACCEPTED_FILE = "accepted"
+ENDED_FILE = "ended"
 # Set for the server to its release directory, so that its processes can be found when the supervisor is dead.
 MARK = "ONECAT_RELEASE"
 
@@ -36,6 +38,8 @@ MARK = "ONECAT_RELEASE"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LONGEST_LINE = 64 * 1024
+# So long a process may take to end after SIGKILL. One that waits for a driver or a disk (state D) may never do.
+KILL_SECONDS = 10.0
 # A pipe holds at most 1 MiB (pipe(7), /proc/sys/fs/pipe-max-size): so many reads of 64 KiB empty it.
 _READS_AT_ONCE = 17
 
@@ -197,6 +201,9 @@ class Supervisor:
 
     def run(self) -> int:
         """Keep the server running; returns 0 after a stop that was asked for, 1 when it was given up."""
+        # Whoever ends a release writes this first and looks for `state.json` then: one of both always sees the other.
+        if (self._directory / ENDED_FILE).exists():
+            return self._end("stopped", 0)
         while True:
             pid, output = self._start()
             code = self._watch(pid, output)
@@ -327,14 +334,21 @@ class Supervisor:
 
     def _kill_rest(self, output: int) -> None:
         """Kill what the server left behind (engine and worker processes come to us as orphans) and wait for it."""
+        limit = time.monotonic() + KILL_SECONDS
         while True:
-            for pid in processes.descendants(os.getpid()):
+            left = processes.descendants(os.getpid())
+            for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             try:
-                pid, _ = os.waitpid(-1, 0)
+                ended, _ = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 break
+            if ended == 0:
+                if time.monotonic() > limit:
+                    self._log.write(f"onecat: cannot be killed, so it is left: {processes.told(left)}")
+                    break
+                time.sleep(0.02)
         pending, _ = self._pump(output, b"")
         if pending:
             self._log.write(pending.decode("utf-8", "replace"))
