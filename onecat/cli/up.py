@@ -37,32 +37,46 @@ def up(
         bool,
         typer.Option("--allow-daemon-reload", help="Reload systemd even where running containers lose GPUs by it."),
     ] = False,
+    max_failures: Annotated[
+        int, typer.Option("--max-failures", min=0, metavar="N", help="Of several hosts, how many may fail.")
+    ] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be started; change nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.up/1).")] = False,
 ) -> None:
     from onecat import deploy
+    from onecat.cli.fleet import is_fleet, up_on_several
     from onecat.cli.machines import only_host, open_hosts
     from onecat.cli.plan import flag_settings
     from onecat.config import load_deployment
 
     file, flags = config_file(config), flag_settings(settings or [])
     overrides = {} if runtime is None else {"runtime": runtime}
-    with open_hosts(load_deployment(file, overrides).hosts) as hosts:
+    deployment = load_deployment(file, overrides)
+
+    def prepared_for(machine: Machine) -> UpRequest:
+        request = prepare(file, overrides, flags, machine)
+        return replace(request, strict=strict, allow_daemon_reload=allow_daemon_reload)
+
+    with open_hosts(deployment.hosts) as hosts:
+        if is_fleet(deployment):
+            up_on_several(hosts, deployment, prepared_for, max_failures, dry_run, as_json)
+            return
         machine = only_host(hosts)
-        prepared = replace(
-            prepare(file, overrides, flags, machine), strict=strict, allow_daemon_reload=allow_daemon_reload
-        )
+        prepared = prepared_for(machine)
         if dry_run:
             show_forecast(deploy.forecast_up(prepared, machine), as_json, "onecat.up/1")
             return
         before = deploy.DeploymentStore(machine, prepared.deployment.name).current()
         release = bring_up(prepared, machine)
+        engine = deploy.engine_document(machine, release)
     changed = before is None or before.number != release.number
     if as_json:
-        console.print_json(deploy.up_document(release, changed))
+        console.print_json({**deploy.up_document(release, changed), "engine": engine})
         return
     print(f"{release.deployment} release {release.number} serves {release.model} at {release.endpoint}/v1")
     print(f"  files:   {release.directory}" + ("" if machine.is_local else f" on {machine.name}"))
+    for each in engine["surprises"] if engine is not None else ():
+        print(f"  warning: {each['what']}")
     unit = Path(release.directory, "systemd", f"onecat-{release.deployment}.service")
     if machine.is_local and unit.exists():
         print(f"  systemd: to let systemd run it instead: onecat down, then sudo cp {unit} /etc/systemd/system/")
@@ -87,6 +101,7 @@ def prepare(
     from onecat.cli.machines import facts_of, local_machine
     from onecat.config import load_deployment, load_profile
     from onecat.deploy import UpRequest
+    from onecat.deploy.front import for_host
     from onecat.deploy.model_files import inspect_on
     from onecat.deploy.preflight import check_checkpoint
     from onecat.images import find_runtime
@@ -94,7 +109,7 @@ def prepare(
     from onecat.planner import make_plan
 
     machine = machine or local_machine()
-    deployment = load_deployment(config, overrides)
+    deployment = for_host(load_deployment(config, overrides), machine.name)
     profile = load_profile(deployment.profile)
     checkpoint = inspect_on(machine, deployment.model.path)
     check_checkpoint(machine, checkpoint)

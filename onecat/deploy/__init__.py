@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onecat.deploy.drift import Comparison, compare_deployment, comparison_document
+    from onecat.deploy.engine import engine_document
     from onecat.deploy.forecast import Forecast, forecast_restart, forecast_rollback, forecast_up
     from onecat.deploy.operations import (
         DeploymentStatus,
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
     from onecat.deploy.releases import Release
     from onecat.deploy.repeating import restart, rollback
     from onecat.deploy.request import UpRequest
-    from onecat.deploy.rollout import up
+    from onecat.deploy.rollout import check_up, up
     from onecat.deploy.smoke import SmokeFailure, ask
     from onecat.deploy.store import DeploymentStore, deployments, find_deployment
 
 # The supervisor runs from this package and must stay small, so what others may use is imported when it is used.
 _DOORWAY = {
+    "engine_document": "engine",
     "Comparison": "drift",
+    "check_up": "rollout",
     "compare_deployment": "drift",
     "comparison_document": "drift",
     "DeploymentStatus": "operations",
@@ -74,10 +77,12 @@ __all__ = [
     "SmokeFailure",
     "UpRequest",
     "ask",
+    "check_up",
     "compare_deployment",
     "comparison_document",
     "deployments",
     "down",
+    "engine_document",
     "find_deployment",
     "forecast_restart",
     "forecast_rollback",

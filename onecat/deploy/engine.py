@@ -78,12 +78,18 @@ class KeptChoices:
 
 def kept_choices(machine: Machine, release: Release) -> KeptChoices | None:
     """What the engine of a release has chosen; None where nothing was kept, as of one that never was ready."""
-    document = read_json(machine, f"{release.directory}/{ENGINE_FILE}")
+    document = engine_document(machine, release)
     if document is None:
         return None
     found = tuple(Surprise(**{**each, "fix": tuple(each["fix"])}) for each in document.pop("surprises"))
     planned = Expected(**document.pop("planned"))
     return KeptChoices(from_document(document), planned, found)
+
+
+def engine_document(machine: Machine, release: Release) -> dict[str, Any] | None:
+    """What was kept of a release as the `onecat.engine/1` document, with `planned` and `surprises`; None for nothing."""
+    document: dict[str, Any] | None = read_json(machine, f"{release.directory}/{ENGINE_FILE}")
+    return document
 
 
 def expected_of(machine: Machine, plan: Plan) -> Expected:
