@@ -87,7 +87,7 @@ def kept_choices(machine: Machine, release: Release) -> KeptChoices | None:
 
 
 def engine_document(machine: Machine, release: Release) -> dict[str, Any] | None:
-    """What was kept of a release as the `onecat.engine/1` document, with `planned` and `surprises`; None for nothing."""
+    """What was kept of a release as the `onecat.engine/1` document with `planned` and `surprises`, or None."""
     document: dict[str, Any] | None = read_json(machine, f"{release.directory}/{ENGINE_FILE}")
     return document
 
