@@ -26,6 +26,7 @@ def down(
     dry_run: DryRunOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.down/1).")] = False,
 ) -> None:
+    from onecat.cli.fleet import down_on_several
     from onecat.cli.machines import chosen_hosts, open_hosts
     from onecat.cli.status import chosen_name
     from onecat.deploy import down, find_deployment
@@ -36,7 +37,10 @@ def down(
         if dry_run:
             _show_dry_run(stores, as_json)
             return
-        stopped = any([down(store, console.progress) for store in stores])
+        if len(stores) == 1 and stores[0].machine.is_local:
+            stopped = down(stores[0], console.progress)
+        else:
+            stopped = down_on_several(stores)
     store = stores[0]
     if as_json:
         console.print_json({"schema": "onecat.down/1", "deployment": store.name, "changed": stopped})

@@ -40,6 +40,13 @@ def up(
     max_failures: Annotated[
         int, typer.Option("--max-failures", min=0, metavar="N", help="Of several hosts, how many may fail.")
     ] = 0,
+    canary: Annotated[
+        str | None,
+        typer.Option("--canary", metavar="10%", help="Try it with this share of the requests beside what serves."),
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Do not wait for what becomes of a canary: see `onecat canary`.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be started; change nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.up/1).")] = False,
 ) -> None:

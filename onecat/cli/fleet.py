@@ -1,0 +1,189 @@
+"""`onecat up` and `onecat down` for a deployment on several hosts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from onecat.cli import console
+
+if TYPE_CHECKING:
+    from onecat.cli.machines import Hosts
+    from onecat.config import Deployment
+    from onecat.deploy import DeploymentStore, Release, UpRequest
+    from onecat.deploy.fleet import HostResult
+    from onecat.deploy.front import Front
+    from onecat.hosts import Machine
+
+_WORDS = {
+    "up": "serves release",
+    "unchanged": "already serves release",
+    "failed": "failed",
+    "unreachable": "cannot be reached",
+    "left": "not begun, as before",
+}
+
+
+def is_fleet(deployment: Deployment) -> bool:
+    """Whether each of several hosts has a server of its own."""
+    return len(deployment.hosts) > 1 and deployment.ray is None
+
+
+def front_of(hosts: Hosts, deployment: Deployment) -> Front | None:
+    """The nginx before the servers of all hosts; None where each is asked by clients itself."""
+    from onecat.deploy import DeploymentStore
+    from onecat.deploy.front import Front, front_host
+
+    name = front_host(deployment)
+    return None if name is None else Front(DeploymentStore(hosts.of(name), deployment.name))
+
+
+def up_on_several(
+    hosts: Hosts,
+    deployment: Deployment,
+    prepare: Callable[[Machine], UpRequest],
+    max_failures: int,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Bring a deployment up on all of its hosts and print what came of each.
+
+    Everything that can be known to fail is looked for on all hosts before anything changes on one. Raises OnecatError
+    when more than max_failures hosts failed.
+    """
+    from onecat import deploy
+    from onecat.deploy.fleet import HostWork, failure_of_fleet, fleet_document, run_fleet
+    from onecat.deploy.front import address_of
+    from onecat.deploy.store import FLEET_LOCK
+
+    for machine in hosts.machines:
+        address_of(deployment, machine)
+    front = front_of(hosts, deployment)
+    requests: dict[str, UpRequest] = {}
+
+    def check(machine: Machine, report: Callable[[str], None]) -> tuple[Release, bool]:
+        request = prepare(machine)
+        report(f"{deployment.model.path} is whole; looking at the host")
+        deploy.check_up(request, machine, report, front)
+        requests[machine.name] = request
+        return None, False  # type: ignore[return-value] # nothing was made yet
+
+    def bring_up(machine: Machine, report: Callable[[str], None]) -> tuple[Release, bool]:
+        before = deploy.DeploymentStore(machine, deployment.name).current()
+        release = deploy.up(requests[machine.name], machine, report, front)
+        return release, before is None or before.number != release.number
+
+    console.end_like_ctrl_c()
+    run = functools.partial(run_fleet, max_failures=max_failures, desk=hosts.desk, tell=_tell)
+    checks = [HostWork(each.name, False, functools.partial(check, each)) for each in hosts.machines]
+    checked = run(checks, at_once=1)
+    failure = failure_of_fleet(checked, max_failures, deployment.name)
+    if failure is not None:
+        raise failure
+    fit = [each for each in hosts.machines if each.name in requests]
+    if dry_run:
+        _show_plan(hosts, deployment, requests, front, as_json)
+        return
+    where = front.store if front is not None else deploy.DeploymentStore(fit[0], deployment.name)
+    with where.lock("onecat up", FLEET_LOCK):
+        works = [
+            HostWork(
+                each.name,
+                deploy.DeploymentStore(each, deployment.name).current() is not None,
+                functools.partial(bring_up, each),
+            )
+            for each in fit
+        ]
+        done = {each.host: each for each in run(works, at_once=deployment.rollout.hosts_at_once)}
+    results = [done.get(each.host, each) for each in checked]
+    failure = failure_of_fleet(results, max_failures, deployment.name)
+    if as_json:
+        if failure is None:
+            console.print_json(fleet_document(deployment.name, results, deploy.up_document))
+    else:
+        _print(deployment, results)
+    if failure is not None:
+        raise failure
+
+
+def down_on_several(stores: Sequence[DeploymentStore]) -> bool:
+    """Stop a deployment on several hosts, or on some of them; returns whether anything ran.
+
+    nginx goes first, or stops sending requests to a host: nobody is sent to a server that is gone.
+    """
+    from onecat.deploy import down
+
+    names = {store.machine.name for store in stores}
+    fronts = {store.machine.name: _front_of_release(store) for store in stores}
+    for store in stores:
+        front = fronts[store.machine.name]
+        if front is not None and front not in names:
+            _leave(store, front)
+    ordered = sorted(stores, key=lambda store: fronts[store.machine.name] is not None)
+    stopped = [down(store, functools.partial(_tell, store.machine.name)) for store in ordered]
+    return any(stopped)
+
+
+def _front_of_release(store: DeploymentStore) -> str | None:
+    current = store.current()
+    return None if current is None else current.front
+
+
+def _leave(store: DeploymentStore, front: str) -> None:
+    """Let the nginx on another host send nothing to this one any more."""
+    from onecat.cli.machines import open_hosts
+    from onecat.deploy import DeploymentStore
+    from onecat.deploy.front import Front
+
+    current = store.current()
+    if current is None or current.proxy_kind is None:
+        return
+    with open_hosts([front]) as opened:
+        there = Front(DeploymentStore(opened.machines[0], store.name))
+        there.traffic(store.machine.name, current.proxy_kind).stop()
+    _tell(front, f"nginx sends nothing to {store.machine.name} any more")
+
+
+def _tell(host: str, text: str) -> None:
+    console.progress(f"{host}: {text}")
+
+
+def _print(deployment: Deployment, results: Sequence[HostResult]) -> None:
+    width = max(len(each.host) for each in results)
+    print(f"{deployment.name} on {len(results)} hosts:")
+    for each in results:
+        number = f" {each.release.number}" if each.release is not None else ""
+        why = f": {each.error.found}" if each.error is not None else ""
+        print(f"  {each.host:<{width}}  {_WORDS[each.result]}{number}{why}")
+    endpoint = next((each.release.endpoint for each in results if each.release is not None), None)
+    if endpoint is not None and deployment.proxy.kind == "nginx":
+        print(f"  clients: {endpoint}/v1 on {deployment.proxy.on or deployment.hosts[0]}")
+    print("  next:    onecat status; onecat down")
+
+
+def _show_plan(
+    hosts: Hosts, deployment: Deployment, requests: dict[str, UpRequest], front: Front | None, as_json: bool
+) -> None:
+    """Print in which order hosts would be worked on."""
+    from onecat.deploy import DeploymentStore
+    from onecat.deploy.fleet import HostWork, batches
+
+    def nothing(report: Callable[[str], None]) -> tuple[Release, bool]:
+        raise AssertionError
+
+    works = [
+        HostWork(each.name, DeploymentStore(each, deployment.name).current() is not None, nothing)
+        for each in hosts.machines
+        if each.name in requests
+    ]
+    order = [[each.host for each in batch] for batch in batches(works, deployment.rollout.hosts_at_once)]
+    nginx = None if front is None else front.store.machine.name
+    if as_json:
+        console.print_json(
+            {"schema": "onecat.fleet/1", "deployment": deployment.name, "dry_run": True, "order": order, "nginx": nginx}
+        )
+        return
+    for number, batch in enumerate(order, start=1):
+        print(f"step {number}: {', '.join(batch)}")
+    print(f"nginx: on {nginx}" if nginx else "nginx: none, clients ask each host")
