@@ -139,20 +139,26 @@ def _some(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def check(machine: Machine, docker_host: str | None) -> None:
-    """Raises OnecatError when a reload of a host's systemd would take the GPUs from a running container."""
-    missing = links_missing(machine.names("/dev"), machine.names("/dev/char"))
-    if not missing:
-        return
+def containers_at_risk(machine: Machine, docker_host: str | None) -> list[str]:
+    """The names of the running containers of a host that a reload of its systemd would take the GPUs from."""
+    if not links_missing(machine.names("/dev"), machine.names("/dev/char")):
+        return []
     address = machine.docker_host(docker_host)
     client = connect(address)
     with translated(address, None):
         info = client.info()
         if info.get("CgroupDriver") != "systemd":
-            return
-        names = [each.name for each in client.containers.list() if loses_gpus(info, each.attrs, missing)]
+            return []
+        return sorted(
+            each.name for each in client.containers.list() if loses_gpus(info, each.attrs, missing_links=True)
+        )
+
+
+def check(machine: Machine, docker_host: str | None) -> None:
+    """Raises OnecatError when a reload of a host's systemd would take the GPUs from a running container."""
+    names = containers_at_risk(machine, docker_host)
     if names:
-        raise refusal(sorted(names), machine.name)
+        raise refusal(names, machine.name)
 
 
 def check_gpus(machine: Machine, docker_host: str | None) -> None:

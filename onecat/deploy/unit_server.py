@@ -293,6 +293,9 @@ class UnitServer:
         root.remove(path)
         root.remove(self._state_directory)
         root.run(["systemctl", "reset-failed", name])
+        # One that was enabled when the host started stays in systemd's memory until a reload; start it cannot.
+        if self._show()["LoadState"] == "loaded" and not daemon_reload.containers_at_risk(root, self._docker_host):
+            daemon_reload.reload(root, self._docker_host, allowed=False)
 
     def state(self) -> ServerState:
         return state_of(self._show(), self._machine.status(f"{self._state_directory}/accepted") is not None)

@@ -70,7 +70,7 @@ class SystemdHost:
     """One host with systemd.
 
     container: of the docker SDK. ssh: how to reach it over SSH, as the user onecat, who may use sudo without password.
-    shared: a folder that has the same path there, here and for the Docker daemon.
+    shared: a folder that has the same path there, here and for the Docker daemon; the user's home lies in it.
     """
 
     container: Any
@@ -176,7 +176,10 @@ def running_systemd_host(
         host.wait_until_up()
         group = daemon.socket.stat().st_gid
         host.run("groupadd", "--non-unique", "--gid", str(group), "docker").expect(0)
-        host.run("usermod", "--append", "--groups", "docker", ssh_hosts.USER).expect(0)
+        # The daemon mounts what lies below the user's home.
+        home = str(shared / "home")
+        host.run("cp", "--archive", f"/home/{ssh_hosts.USER}", home).expect(0)
+        host.run("usermod", "--append", "--groups", "docker", "--home", home, ssh_hosts.USER).expect(0)
         yield host
     finally:
         container.remove(force=True, v=True)
