@@ -17,7 +17,7 @@ from onecat.deploy.native import STOP_SECONDS, NativeServer, launch_document
 from onecat.deploy.ray_rendering import prepare_ray
 from onecat.deploy.releases import Release, Service, reachable
 from onecat.deploy.saved_request import REQUEST_FILE, request_document
-from onecat.deploy.site import Site, from_document, to_document
+from onecat.deploy.site import Site, from_document, to_document, with_keys
 from onecat.deploy.store import read_json, write_json
 from onecat.deploy.supervisor import timestamp
 from onecat.deploy.traffic import Member, with_members
@@ -101,9 +101,16 @@ def _service(deployment: Deployment) -> Service:
 
 
 def site_of_release(run: Run, release: Release) -> Site | None:
-    """What nginx does before this release, without servers; None for one without nginx."""
+    """What nginx does before this release, without servers; None for one without nginx.
+
+    It lets in whom the clients' keys of today name: no release keeps a copy of them.
+    """
     document = read_json(run.machine, f"{release.directory}/{SITE_FILE}")
-    return None if document is None else from_document(document)
+    if document is None:
+        return None
+    site = from_document(document)
+    keys = None if run.site is None else run.site.keys
+    return with_keys(site, keys) if site.checks_keys and keys is not None else site
 
 
 def member_of(run: Run, release: Release) -> Member:
