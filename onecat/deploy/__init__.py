@@ -9,9 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onecat.deploy.canary import (
+        Trial,
+        abort_canary,
+        canary_failed,
+        look_at_canary,
+        promote_canary,
+        settle_canary,
+        start_canary,
+    )
     from onecat.deploy.drift import Comparison, compare_deployment, comparison_document
     from onecat.deploy.engine import engine_document
     from onecat.deploy.forecast import Forecast, forecast_restart, forecast_rollback, forecast_up
+    from onecat.deploy.keys import reload_keys
     from onecat.deploy.operations import (
         DeploymentStatus,
         down,
@@ -33,6 +43,13 @@ if TYPE_CHECKING:
 
 # The supervisor runs from this package and must stay small, so what others may use is imported when it is used.
 _DOORWAY = {
+    "Trial": "canary",
+    "abort_canary": "canary",
+    "canary_failed": "canary",
+    "look_at_canary": "canary",
+    "promote_canary": "canary",
+    "settle_canary": "canary",
+    "start_canary": "canary",
     "engine_document": "engine",
     "Comparison": "drift",
     "check_up": "rollout",
@@ -61,6 +78,7 @@ _DOORWAY = {
     "own_ports": "ports",
     "prepare_run": "preparing",
     "releases_document": "operations",
+    "reload_keys": "keys",
     "restart": "repeating",
     "rollback": "repeating",
     "status": "operations",
@@ -75,8 +93,11 @@ __all__ = [
     "Overview",
     "Release",
     "SmokeFailure",
+    "Trial",
     "UpRequest",
+    "abort_canary",
     "ask",
+    "canary_failed",
     "check_up",
     "compare_deployment",
     "comparison_document",
@@ -84,20 +105,25 @@ __all__ = [
     "down",
     "engine_document",
     "find_deployment",
+    "follow_log",
     "forecast_restart",
     "forecast_rollback",
     "forecast_up",
-    "follow_log",
     "last_lines",
+    "look_at_canary",
     "overview",
     "overviews",
     "overviews_document",
     "overviews_exit",
     "own_ports",
     "prepare_run",
+    "promote_canary",
     "releases_document",
+    "reload_keys",
     "restart",
     "rollback",
+    "settle_canary",
+    "start_canary",
     "status",
     "up",
     "up_document",

@@ -106,6 +106,17 @@ class Traffic:
                 self.stop()
             raise
 
+    def replace_site(self, site: Site) -> None:
+        """Serve by another site from now on, with the servers of before. Raises OnecatError when nginx refuses."""
+        members, workers = self.members(), self.proxy.workers()
+        self._write(self.site() or site, members, workers, changing=True)
+        try:
+            self.proxy.apply(with_members(site, members))
+        except (OnecatError, OSError):
+            self._write(self.site() or site, members, workers)
+            raise
+        self._write(site, members, workers)
+
     def stop(self) -> None:
         """Answer nobody any more."""
         self.proxy.remove()

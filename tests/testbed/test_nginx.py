@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from onecat import deploy
 from onecat.deploy.client_keys import ClientKeys, render_keys
 from onecat.deploy.nginx_build import parse_build
 from onecat.deploy.proxies.own import OwnNginx
@@ -21,7 +22,9 @@ from onecat.deploy.site import Site, SiteLimits, render_main, render_site, with_
 from onecat.deploy.store import DeploymentStore
 from onecat.errors import OnecatError
 from onecat.hosts import LocalMachine
+from onecat.paths import Home
 from tests.testbed.cache import Cache
+from tests.testbed.deployments import SmallDeployment
 from tests.testbed.nginx_servers import (
     ALICE,
     BOB,
@@ -335,3 +338,40 @@ def test_every_form_of_a_site_is_valid_for_every_nginx(release: str, nginx: str,
         tested = found.run("-t", "-p", f"{tmp_path / name}/", "-c", "nginx.conf")
         assert tested.returncode == 0, (name, tested.stderr)
         assert "[warn]" not in tested.stderr, (name, tested.stderr)
+
+
+# --- through `up` and `keys reload` -----------------------------------------------------------------------------------
+
+
+def test_keys_of_clients_from_onecat_yaml_to_nginx(onecat_home: Path, tiny_model: Path, nginx: str) -> None:
+    small = SmallDeployment(Home(onecat_home, onecat_home / "cache"), tiny_model, free_port(), free_port())
+    file, key = onecat_home.parent / "keys", onecat_home.parent / "key"
+    for path, text in ((file, f"alice {ALICE}\n"), (key, SERVERS_OWN)):
+        path.write_text(text)
+        path.chmod(0o600)
+    proxy = {"listen": f"127.0.0.1:{small.proxy_port}", "keys_file": str(file), "instance": "own"}
+    changes = {"proxy": proxy, "secrets": {"api_key": {"file": str(key)}}}
+    release = small.up(**changes)
+
+    def status(sent: str) -> int:
+        headers = {"Authorization": f"Bearer {sent}"}
+        return httpx.get(f"{release.endpoint}/v1/models", headers=headers, trust_env=False).status_code
+
+    try:
+        assert (status(ALICE), status(BOB), status(SERVERS_OWN)) == (200, 401, 401)
+        file.write_text(f"bob {BOB}\n")
+        assert deploy.reload_keys(small.store, small.deployment(**changes)) == ("bob",)
+        assert (status(ALICE), status(BOB)) == (401, 200)
+        assert deploy.reload_keys(small.store, small.deployment(**changes)) is None
+        file.write_text(f"alice {ALICE}\n")
+        assert small.up(**changes).number == release.number
+        assert (status(ALICE), status(BOB)) == (200, 401)
+        file.write_text("alice short\n")
+        with pytest.raises(OnecatError, match="the key of alice has 5 characters"):
+            deploy.reload_keys(small.store, small.deployment(**changes))
+        assert status(ALICE) == 200
+        for path in onecat_home.rglob("*"):
+            if path.is_file() and any(each in path.read_bytes().decode(errors="replace") for each in (ALICE, BOB)):
+                assert (path.name, path.stat().st_mode & 0o777) == ("keys.conf", 0o600)
+    finally:
+        deploy.down(small.store)

@@ -81,8 +81,6 @@ class DirectoryNginx:
         if words is not None:
             self._write(self._directory, {name: text for name, text in before.items() if text is not None})
             raise refused(words, self._directory, found)
-        if not site.checks_keys:
-            self._machine.remove(f"{self._directory}/{KEYS_FILE}")
 
     def files(self) -> dict[str, bytes]:
         paths = (f"{self._directory}/{name}" for name in ("nginx.conf", "site.conf", KEYS_FILE))

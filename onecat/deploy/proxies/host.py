@@ -178,8 +178,6 @@ class HostNginx:
         except BaseException:
             self._put_back(root, before)
             raise
-        if not site.checks_keys:
-            root.remove(paths[1])
 
     @contextlib.contextmanager
     def _without_our_broken_file(self, root: Machine, *, for_good: bool) -> Iterator[None]:

@@ -83,14 +83,20 @@ def worker_user(machine: Machine) -> str | None:
 
 def master_state(machine: Machine, pid: int) -> str | None:
     """The command line of a process, when it lives; else None."""
-    title = (machine.read(f"/proc/{pid}/cmdline") or b"").decode(errors="replace").replace("\0", " ")
-    stat = (machine.read(f"/proc/{pid}/stat") or b") X").decode(errors="replace").rpartition(")")[2].split()
+    try:
+        title = (machine.read(f"/proc/{pid}/cmdline") or b"").decode(errors="replace").replace("\0", " ")
+        stat = (machine.read(f"/proc/{pid}/stat") or b") X").decode(errors="replace").rpartition(")")[2].split()
+    except ProcessLookupError:  # it ended while its file was open
+        return None
     return None if not stat or stat[0] in "ZX" else title
 
 
 def workers_of(machine: Machine, pid: int | None) -> frozenset[int]:
     """The worker processes of a master process."""
-    children = None if pid is None else machine.read(f"/proc/{pid}/task/{pid}/children")
+    try:
+        children = None if pid is None else machine.read(f"/proc/{pid}/task/{pid}/children")
+    except ProcessLookupError:
+        children = None
     return frozenset(int(word) for word in (children or b"").split())
 
 

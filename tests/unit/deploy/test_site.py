@@ -147,8 +147,9 @@ def test_http2_is_spoken_as_this_nginx_wants_to_be_told(build: NginxBuild, liste
 
 
 def test_a_reload_closes_no_connection_that_is_about_to_be_used_where_nginx_can_do_so() -> None:
-    assert "keepalive_min_timeout 5s;" in render_site(SITE, "x", NginxBuild((1, 27, 4)))
-    assert "keepalive_min_timeout" not in render_site(SITE, "x", NginxBuild((1, 27, 3)))
+    newer, older = (render_site(SITE, "x", NginxBuild((1, 27, patch))) for patch in (4, 3))
+    assert "keepalive_min_timeout 5s;" in newer and "keepalive_timeout 0;" not in newer
+    assert "keepalive_min_timeout" not in older and "keepalive_timeout 0;" in older
 
 
 def test_a_build_is_read_from_what_nginx_says_of_itself() -> None:

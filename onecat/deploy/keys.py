@@ -1,0 +1,51 @@
+"""Give nginx other keys of clients while it serves: no release is made for them, and no request is lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onecat.deploy import preflight
+from onecat.deploy.client_keys import read_client_keys
+from onecat.deploy.proxies import proxy_of
+from onecat.deploy.site import with_keys
+from onecat.deploy.traffic import Traffic
+from onecat.errors import ExitCode, OnecatError
+
+if TYPE_CHECKING:
+    from onecat.config import Deployment
+    from onecat.deploy.store import DeploymentStore
+
+KEYS_SCHEMA = "onecat.keys/1"
+
+
+def reload_keys(store: DeploymentStore, deployment: Deployment) -> tuple[str, ...] | None:
+    """Let nginx let in those whose keys stand in proxy.keys_file now; returns their names, None when nothing changed.
+
+    Raises OnecatError: for a file that is not as it should be, and where no nginx checks keys; nothing is changed then.
+    """
+    keys = read_client_keys(deployment, preflight.read_secret(preflight.secret_of(deployment)))
+    if keys is None:
+        raise OnecatError(
+            "onecat.yaml names no file with keys of clients",
+            where="proxy.keys_file",
+            next_steps=["write one NAME KEY per line into a file, name it in onecat.yaml, then: onecat up"],
+        )
+    with store.lock("onecat keys reload"):
+        current = store.current()
+        if current is None or current.proxy_kind is None:
+            raise _nobody_checks(store, "nothing is deployed behind nginx")
+        traffic = Traffic(proxy_of(store, current.proxy_kind), store.machine, store.directory)
+        site = traffic.site()
+        if site is None or not site.checks_keys:
+            raise _nobody_checks(store, "nginx checks no keys yet")
+        wanted = with_keys(site, keys)
+        if wanted == site:
+            return None
+        traffic.replace_site(wanted)
+        names = tuple(dict.fromkeys(name for name, _ in keys.clients))
+        store.audit.record("keys", current.number, clients=list(names))
+        return names
+
+
+def _nobody_checks(store: DeploymentStore, found: str) -> OnecatError:
+    return OnecatError(found, where=store.name, next_steps=["onecat up"], code=ExitCode.NO)
