@@ -91,8 +91,8 @@ def engine_lines(kept: KeptChoices) -> Iterator[Line]:
             rows.append((choice, name, _text(found), None if wanted is None else _text(wanted)))
 
     add("dtype", "dtype", chosen.dtype, planned.dtype)
-    quantization = None if chosen.quantization is None else planned.quantization or "none"
-    add("quantization", "quantisation", (chosen.quantization or "").replace("None", "none") or None, quantization)
+    quantization = "none" if chosen.quantization == "None" else chosen.quantization
+    add("quantization", "quantisation", quantization, planned.quantization)
     add("execution", "execution", chosen.execution and _EXECUTION[chosen.execution], "eager" if planned.eager else None)
     add("attention", "attention", ", ".join(chosen.attention) or None)
     for kernel in chosen.kernels:

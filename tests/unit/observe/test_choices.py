@@ -142,7 +142,6 @@ def test_nothing_surprises_where_all_is_as_planned() -> None:
     [
         ({"dtype": "bfloat16"}, "dtype", "calculates in float16, planned was bfloat16"),
         ({"quantization": "fp8"}, "quantization", "with compressed-tensors, the plan says fp8"),
-        ({"quantization": None}, "quantization", "the plan says no quantisation"),
         ({"eager": False}, "execution", "runs eagerly, planned were CUDA graphs"),
         ({"kv_tokens": 40000}, "kv_tokens", "holds 32,768 tokens, planned were 40,000 (-18%)"),
         ({"kv_tokens": 20000}, "kv_tokens", "(+64%)"),
@@ -180,6 +179,10 @@ def test_what_was_not_planned_is_told_with_the_line_of_the_log(
 def test_one_method_has_several_names(asked: str, found: str, fits: bool) -> None:
     choices = replace(NVFP4, quantization=found)
     assert (surprises(choices, replace(PLANNED, quantization=asked)) == ()) == fits
+
+
+def test_a_method_that_nobody_asked_for_is_what_the_engine_found_in_the_checkpoint() -> None:
+    assert surprises(replace(NVFP4, quantization="ascend"), replace(PLANNED, quantization=None)) == ()
 
 
 def test_half_is_float16_and_auto_is_anything() -> None:
