@@ -42,8 +42,12 @@ def nginx_edits(store: DeploymentStore, release: Release) -> tuple[HandEdit, ...
     return compare(Traffic(proxy, store.machine, store.directory).installed(), proxy.files())
 
 
-def tell_hand_edits(store: DeploymentStore, report: Callable[[str], None]) -> bool:
-    """Before nginx's files are overwritten: keep what somebody has edited in them, and say so. Returns whether."""
+def tell_hand_edits(store: DeploymentStore, report: Callable[[str], None], becomes: str = "it is written anew") -> bool:
+    """Before nginx's files are overwritten: keep what somebody has edited in them, and say so. Returns whether.
+
+    Parameters:
+        becomes: what happens to such a file now, in words.
+    """
     current = store.current()
     edits = () if current is None else nginx_edits(store, current)
     if current is None or current.own_proxy_kind is None or not edits:
@@ -53,7 +57,7 @@ def tell_hand_edits(store: DeploymentStore, report: Callable[[str], None]) -> bo
     kept = keep_hand_edits(owner, {each.path: present[each.path] for each in edits if each.edit == "changed"})
     for each in edits:
         store.audit.record("hand-edit", current.number, path=each.path, edit=each.edit, kept=kept.get(each.path))
-        report(f"warning: {each.path} was {each.edit} by hand: it is written anew" + _kept_as(kept.get(each.path)))
+        report(f"warning: {each.path} was {each.edit} by hand: {becomes}" + _kept_as(kept.get(each.path)))
     return True
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from onecat.deploy.failures import told_lines
+from onecat.deploy.hand_edits import tell_hand_edits
 from onecat.deploy.proxies import proxy_of
 from onecat.deploy.readiness import healthy
 from onecat.deploy.releases import Release
@@ -217,6 +218,7 @@ def down(store: DeploymentStore, report: Callable[[str], None] = lambda text: No
     """Stop the deployment: nginx, the server and everything it has started. False when nothing ran."""
     with store.lock("onecat down"):
         stopped = False
+        tell_hand_edits(store, report, "it goes with the deployment")
         live = [release for release in store.releases() if release.live]
         for kind in {each.own_proxy_kind for each in live if each.own_proxy_kind is not None}:
             proxy = proxy_of(store, kind)

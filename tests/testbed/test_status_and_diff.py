@@ -109,6 +109,12 @@ def test_a_hand_edit_of_nginx_is_found_and_the_next_up_says_so_and_keeps_it(smal
     assert history["schema"] == "onecat.history/1"
     assert history["entries"][-1]["event"] == "hand-edit"
 
+    site.write_text(edited.replace("ann", "bob"), encoding="utf-8")
+    small.reported.clear()
+    deploy.down(small.store, small.reported.append)
+    assert any("it goes with the deployment" in line for line in small.reported)
+    assert "by bob" in site.with_name("site.conf.by-hand.2").read_text(encoding="utf-8")
+
 
 def compared(small: SmallDeployment, *words: str, **changes: Any) -> deploy.Comparison:
     request = deploy.UpRequest(small.deployment(**changes), small.profile(), small.plan(*words), SmallServer())
