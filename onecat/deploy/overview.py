@@ -133,7 +133,7 @@ def _after_reboot(store: DeploymentStore, release: Release, found: DeploymentSta
     if found.state == "stopped":
         return ()
     gone = ["the native server"] if release.service == "supervisor" else []
-    if release.proxy_kind is not None and not proxy_of(store, release.proxy_kind).after_reboot:
+    if release.own_proxy_kind is not None and not proxy_of(store, release.own_proxy_kind).after_reboot:
         gone.append("its own nginx")
     if not gone:
         return ()
