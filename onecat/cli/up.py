@@ -64,6 +64,7 @@ def up(
         request = prepare(file, overrides, flags, machine)
         return replace(request, strict=strict, allow_daemon_reload=allow_daemon_reload)
 
+    percent = None if canary is None else canary_percent(canary, several=is_fleet(deployment) or bool(deployment.ray))
     with open_hosts(deployment.hosts) as hosts:
         if is_fleet(deployment):
             up_on_several(hosts, deployment, prepared_for, max_failures, dry_run, as_json)
@@ -72,6 +73,9 @@ def up(
         prepared = prepared_for(machine)
         if dry_run:
             show_forecast(deploy.forecast_up(prepared, machine), as_json, "onecat.up/1")
+            return
+        if percent is not None:
+            try_canary(prepared, machine, percent, detach, as_json)
             return
         before = deploy.DeploymentStore(machine, prepared.deployment.name).current()
         release = bring_up(prepared, machine)
@@ -89,6 +93,37 @@ def up(
         print(f"  systemd: to let systemd run it instead: onecat down, then sudo cp {unit} /etc/systemd/system/")
         print(f"           and sudo systemctl enable --now {unit.name}")
     print("  next:    onecat status; onecat logs -f; onecat down")
+
+
+def canary_percent(text: str, several: bool) -> int:
+    """The share that --canary names, in percent. several: whether the deployment has more servers than one.
+
+    Raises OnecatError (exit code 2).
+    """
+    number = text.strip().removesuffix("%").strip()
+    if not number.isdigit() or not 1 <= int(number) <= 99:
+        raise OnecatError(f"--canary {text}", expected="a share of 1% to 99%", next_steps=["onecat up --canary 10%"])
+    if several:
+        raise OnecatError(
+            "a canary stands beside one server, and this deployment has several hosts",
+            expected="--canary with one host",
+            next_steps=["onecat up   (host after host, the others serve meanwhile)"],
+        )
+    return int(number)
+
+
+def try_canary(request: UpRequest, machine: Machine, percent: int, detach: bool, as_json: bool) -> None:
+    """Start a canary, and unless `detach` wait until it takes over or goes."""
+    from onecat import deploy
+    from onecat.cli.canary import INTERVAL_SECONDS, show, watch_canary
+
+    console.end_like_ctrl_c()
+    deploy.start_canary(request, machine, percent, console.progress)
+    store = deploy.DeploymentStore(machine, request.deployment.name)
+    if detach:
+        show(deploy.look_at_canary(store), None, as_json)
+        return
+    watch_canary(store, INTERVAL_SECONDS, as_json)
 
 
 def prepare(

@@ -30,6 +30,7 @@ def rollback(
     Raises OnecatError as `up` does; with code USAGE where there is no such release.
     """
     with store.lock("onecat rollback"):
+        store.refuse_canary()
         run = _prepared(store, rollback_target(store, number), "rollback", facts, report)
         clean_up(run)
         current = store.current()
@@ -42,6 +43,7 @@ def rollback(
 def restart(store: DeploymentStore, facts: Facts | None = None, report: Report = lambda text: None) -> Release:
     """Start the current release anew, as a new one with the same plan, by the same steps as `up`. See `rollback`."""
     with store.lock("onecat restart"):
+        store.refuse_canary()
         run = _prepared(store, restart_target(store), "restart", facts, report)
         clean_up(run)
         return change(run, store.current())

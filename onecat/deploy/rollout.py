@@ -9,23 +9,23 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from onecat.deploy import claims, preflight
+from onecat.deploy import claims
 from onecat.deploy.cache_volume import remove_unused
 from onecat.deploy.container import home_identity
 from onecat.deploy.cut_off import cut_off, is_cut_off
-from onecat.deploy.engine import note_choices
 from onecat.deploy.failures import failure_of
 from onecat.deploy.front import Front
 from onecat.deploy.hand_edits import tell_hand_edits, write_anew
 from onecat.deploy.leftovers import clean_up
 from onecat.deploy.preparing import check_before, decide, prepare_run, with_free_port
-from onecat.deploy.readiness import NotReady, healthy, wait_until_ready
+from onecat.deploy.readiness import NotReady, healthy
 from onecat.deploy.releases import Release
 from onecat.deploy.rendering import render
 from onecat.deploy.request import Report, Run, UpRequest
-from onecat.deploy.server import Server
 from onecat.deploy.servers import server_of
-from onecat.deploy.smoke import SmokeFailure, run_smoke_test
+from onecat.deploy.site import with_keys
+from onecat.deploy.smoke import SmokeFailure
+from onecat.deploy.starting import start_release
 from onecat.deploy.store import DeploymentStore
 from onecat.deploy.strategy import Strategy
 from onecat.deploy.switching import drain_release, route, runs, traffic_of
@@ -51,14 +51,31 @@ def up(request: UpRequest, machine: Machine, report: Report = lambda text: None,
     """
     run = check_before(prepare_run(request, machine, report, front))
     with run.store.lock(f"onecat {request.purpose}"):
+        run.store.refuse_canary()
         clean_up(run)
         current = run.store.current()
         if current is not None and unchanged(run, current):
             if tell_hand_edits(run.store, report):
                 write_anew(run.store, current)
+            take_keys(run)
             report(f"release {current.number} already serves this plan and is healthy: nothing to do")
             return current
         return change(run, current)
+
+
+def check_up(request: UpRequest, machine: Machine, report: Report, front: Front | None = None) -> None:
+    """What `up` looks at before anything changes. Raises OnecatError."""
+    check_before(prepare_run(request, machine, report, front))
+
+
+def take_keys(run: Run) -> None:
+    """Give nginx the keys of clients as they are now: a change of them takes no new release."""
+    now = None if run.traffic is None else run.traffic.site()
+    if run.traffic is None or run.site is None or run.site.keys is None or now is None:
+        return
+    if now.keys_mark != run.site.keys_mark:
+        run.traffic.replace_site(with_keys(now, run.site.keys))
+        run.report("nginx lets in the clients whose keys stand in proxy.keys_file now")
 
 
 def unchanged(run: Run, current: Release) -> bool:
@@ -84,16 +101,16 @@ def change(run: Run, current: Release | None) -> Release:
         if strategy.name != "first":
             run.report(strategy.told)
         release, server = render(run, strategy)
-    run.store.audit.record(run.request.purpose, release.number, strategy=strategy.name, origin=run.request.origin)
     # Only what ran is started again; what has crashed or was left behind by a reboot goes all the same.
     previous = current if current is not None and runs(run, current) else None
     beside = strategy.name == "blue-green"
     gap_began: float | None = None
     try:
+        run.store.audit.record(run.request.purpose, release.number, strategy=strategy.name, origin=run.request.origin)
         if current is not None and not beside:
             gap_began = time.monotonic() if previous is not None else None
             _make_way(run, current, previous is not None)
-        release = _start(run, release, server)
+        release = start_release(run, release, server)
         server.accept()
         run.store.audit.record("accepted", release.number)
         route(run, release)
@@ -133,33 +150,6 @@ def _make_way(run: Run, current: Release, running: bool) -> None:
     # A server that shall listen where nginx did cannot wait for nginx to go afterwards.
     if traffic is not None and run.traffic is None:
         traffic.stop()
-
-
-def _start(run: Run, release: Release, server: Server) -> Release:
-    """Start the release, wait until it is ready and see that it answers well; returns it with the time it took."""
-    how = "natively" if release.container is None else f"in container {release.container}"
-    run.report(f"starting release {release.number}: {run.plan.engine} {run.plan.engine_version}, {how}")
-    began = time.monotonic()
-    server.start()
-    run.store.audit.record("started", release.number)
-    start = run.deployment.start
-    url = run.machine.reach(release.server_url)
-    seconds = wait_until_ready(server, url, start.silence_seconds, run.report)
-    run.store.audit.record("ready", release.number, seconds=round(seconds, 1))
-    run.report(f"ready after {seconds:.0f} s; asking it a question")
-    answer = run_smoke_test(
-        url,
-        run.plan.served_name,
-        run.deployment.smoke,
-        start.allow_repeated_token,
-        preflight.read_secret(run.secret),
-        start.silence_seconds,
-    )
-    run.report(f"it answered {len(answer.tokens)} tokens in {answer.seconds:.1f} s")
-    run.store.audit.record("answered", release.number)
-    started = run.store.save(replace(release, start_seconds=round(time.monotonic() - began, 1)))
-    note_choices(run, started, server)
-    return started
 
 
 def _put_away(run: Run, current: Release | None, strategy: Strategy) -> None:

@@ -28,6 +28,7 @@ from onecat.hosts.machine import LockHeldError
 if TYPE_CHECKING:
     from onecat.hosts import Machine
 
+FLEET_LOCK = "fleet.lock"
 DEPLOYMENT_SCHEMA = "onecat.deployment/1"
 
 
@@ -74,6 +75,21 @@ class DeploymentStore:
         """What was written down about the canary: its release, share and limits; see `onecat.deploy.canary`."""
         found = self._deployment().get("canary")
         return found if isinstance(found, dict) else None
+
+    def refuse_canary(self) -> None:
+        """Raises OnecatError while a release is tried beside the current one: what shall become of it comes first."""
+        canary = self.canary()
+        if canary is not None:
+            raise OnecatError(
+                f"release {canary.number} of {self.name} is tried as a canary",
+                expected="no canary while releases are changed",
+                next_steps=[
+                    f"onecat promote {self.name}   (it takes over)",
+                    f"onecat abort {self.name}     (it goes)",
+                    f"onecat canary {self.name}    (how it does)",
+                ],
+                code=ExitCode.ROLLED_BACK,
+            )
 
     def latest(self) -> Release | None:
         """The newest release, whatever became of it."""
@@ -128,8 +144,10 @@ class DeploymentStore:
                 self.machine.remove(release.directory)
 
     @contextlib.contextmanager
-    def lock(self, purpose: str) -> Iterator[None]:
+    def lock(self, purpose: str, file: str = "lock") -> Iterator[None]:
         """Hold the deployment for oneself; raises OnecatError naming the holder when another has it.
+
+        file: FLEET_LOCK for the deployment on all of its hosts, which is taken before those of each host.
 
         The host's kernel decides, so a lock whose holder died is free again at once; the text in the file only tells
         who holds it. A deployment that has no release at the end leaves nothing behind.
@@ -144,7 +162,7 @@ class DeploymentStore:
             "purpose": purpose,
         }
         try:
-            with self.machine.lock(f"{self.directory}/lock", json.dumps(holder, indent=2) + "\n"):
+            with self.machine.lock(f"{self.directory}/{file}", json.dumps(holder, indent=2) + "\n"):
                 try:
                     yield
                 finally:

@@ -45,6 +45,13 @@ class SmallDeployment:
     docker_host: str | None = None
     image: str | None = None
     reported: list[str] = field(default_factory=list)
+    reactions: dict[str, Callable[[], object]] = field(default_factory=dict)
+
+    def report(self, text: str) -> None:
+        """Keep what `up` reports, and do once what `reactions` has for lines that begin so."""
+        self.reported.append(text)
+        for begin in [each for each in self.reactions if text.startswith(each)]:
+            self.reactions.pop(begin)()
 
     def deployment(self, **changes: Any) -> Deployment:
         values: dict[str, Any] = {
@@ -83,14 +90,17 @@ class SmallDeployment:
 
     def up(self, *words: str, launcher: Any = None, **changes: Any) -> deploy.Release:
         """Bring it up; `words` make the server misbehave, `changes` are keys of onecat.yaml."""
-        request = deploy.UpRequest(
+        return deploy.up(self.request(*words, launcher=launcher, **changes), self.machine, self.report)
+
+    def request(self, *words: str, launcher: Any = None, **changes: Any) -> deploy.UpRequest:
+        """What `up` is asked; see there."""
+        return deploy.UpRequest(
             self.deployment(**changes),
             self.profile(),
             self.plan(*words),
             (launcher or SmallServer()) if self.image is None else None,
             docker_host=self.docker_host,
         )
-        return deploy.up(request, self.machine, self.reported.append)
 
     @property
     def machine(self) -> LocalMachine:

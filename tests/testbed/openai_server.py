@@ -11,6 +11,7 @@ needs (model, --host, --port, --served-model-name) and these, which make it misb
   --answer MODE         words (default) | repeated | nan | no-logprobs | no-chat-template | error
   --orphans             the child ignores SIGTERM and the parent's death
   --die-when-asked      exit with status 1 at the first question
+  --errors-after N      answer 500 once N questions were answered
   --word-seconds S      time for each word of an answer (0 at once, but 0.05 in a stream)
 A request with ignore_eos gets as many words as its max_tokens, as with vLLM; /metrics counts what is being answered.
 """
@@ -42,6 +43,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--chatty", type=float, default=0)
     parser.add_argument("--say-file")
     parser.add_argument("--answer", default="words")
+    parser.add_argument("--errors-after", type=int)
     parser.add_argument("--orphans", action="store_true")
     parser.add_argument("--die-when-asked", action="store_true")
     parser.add_argument("--word-seconds", type=float)
@@ -53,11 +55,13 @@ class Server(ThreadingHTTPServer):
 
     request_queue_size = 128
     running = 0
+    begun = 0
     counting = threading.Lock()
 
     def count(self, change: int) -> None:
         with self.counting:
             self.running += change
+            self.begun += change > 0
 
 
 def start_engine(orphans: bool) -> int:
@@ -119,7 +123,8 @@ def handler_for(options: argparse.Namespace) -> type[BaseHTTPRequestHandler]:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if not self._authorized():
                 return
-            if options.answer == "error":
+            tired = options.errors_after is not None and self.server.begun > options.errors_after
+            if options.answer == "error" or tired:
                 self._send(500, '{"error": {"message": "Out of range float values are not JSON compliant: nan"}}')
             elif request.get("stream"):
                 self._stream(request)

@@ -1,0 +1,34 @@
+"""`onecat promote`: let the canary take over."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from onecat.cli import console
+from onecat.cli.changes import ConfigOption, NameArgument, show_change
+from onecat.cli.machines import HostOption
+
+SCHEMA = "onecat.promote/1"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("promote", help="Let the canary take over, and end the release before it.")(promote)
+
+
+def promote(
+    name: NameArgument = None,
+    config: ConfigOption = None,
+    hosts: HostOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.promote/1).")] = False,
+) -> None:
+    from onecat import deploy
+    from onecat.cli.machines import chosen_hosts, only_host, open_hosts
+    from onecat.cli.status import chosen_name
+
+    with open_hosts(chosen_hosts(hosts, config, name)) as opened:
+        store = deploy.find_deployment(only_host(opened), chosen_name(name, config))
+        console.end_like_ctrl_c()
+        release = deploy.promote_canary(store, console.progress)
+    show_change(release, True, as_json, SCHEMA)
