@@ -13,6 +13,7 @@ from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
     from onecat.deploy import Comparison
+    from onecat.deploy.front import Front
     from onecat.hosts import Machine
 
 
@@ -34,13 +35,22 @@ def diff(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.diff/1).")] = False,
 ) -> None:
+    from onecat.cli.fleet import front_of
     from onecat.cli.machines import chosen_hosts, open_hosts
+    from onecat.config import load_deployment
+    from onecat.deploy.front import front_host
 
     path = _config_of(name, config)
     if path is None and settings:
         raise OnecatError("--set changes what an onecat.yaml says", next_steps=["onecat diff --config onecat.yaml"])
-    with open_hosts(chosen_hosts(hosts, config, name)) as opened:
-        found = [_compared(machine, path, name, settings or []) for machine in opened.machines]
+    chosen = chosen_hosts(hosts, config, name)
+    deployment = None if path is None else load_deployment(path)
+    # The nginx before several hosts is asked, too, where only others are looked at.
+    proxied_by = None if deployment is None else front_host(deployment)
+    with open_hosts([*chosen, *([] if proxied_by is None else [proxied_by])]) as opened:
+        front = None if deployment is None else front_of(opened, deployment)
+        machines = [each for each in opened.machines if each.name in chosen]
+        found = [_compared(machine, path, name, settings or [], front) for machine in machines]
     document = _document(found)
     if as_json:
         console.print_json(document)
@@ -64,14 +74,16 @@ def _config_of(name: str | None, config: Path | None) -> Path | None:
     return path if path.exists() and name in (None, load_deployment(path).name) else None
 
 
-def _compared(machine: Machine, config: Path | None, name: str | None, settings: list[str]) -> Comparison:
+def _compared(
+    machine: Machine, config: Path | None, name: str | None, settings: list[str], front: Front | None
+) -> Comparison:
     from onecat.cli.plan import flag_settings
     from onecat.cli.up import prepare
     from onecat.deploy import compare_deployment, find_deployment, prepare_run
 
     if config is None:
         return compare_deployment(None, find_deployment(machine, name))
-    run = prepare_run(prepare(config, {}, flag_settings(settings), machine), machine, lambda text: None)
+    run = prepare_run(prepare(config, {}, flag_settings(settings), machine), machine, lambda text: None, front)
     return compare_deployment(run, run.store)
 
 
