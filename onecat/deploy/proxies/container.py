@@ -54,6 +54,7 @@ class ContainerNginx(DirectoryNginx):
                 self._wait_until_gone(found)
                 found.remove(force=True)
         self._machine.remove(self._document)
+        self._forget_keys()
 
     def pid(self) -> int | None:
         document = read_json(self._machine, self._document)

@@ -108,6 +108,10 @@ class DirectoryNginx:
             files[KEYS_FILE] = render_keys(site.identifier, site.keys).encode()
         return files
 
+    def _forget_keys(self) -> None:
+        """Leave no copy of the clients' keys where no nginx needs them."""
+        self._machine.remove(f"{self._directory}/{KEYS_FILE}")
+
     def _write(self, directory: str, files: dict[str, bytes]) -> None:
         for name in _FOLDERS:
             self._machine.make_directory(f"{directory}/{name}")

@@ -24,6 +24,10 @@ class OwnNginx(DirectoryNginx):
     after_reboot = False
 
     def remove(self) -> None:
+        self._end()
+        self._forget_keys()
+
+    def _end(self) -> None:
         pid = self.pid()
         if pid is None:
             return
