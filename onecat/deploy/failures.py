@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from onecat.deploy.readiness import NotReady
 from onecat.deploy.releases import Release
 from onecat.deploy.server import Server
@@ -26,8 +28,7 @@ def failure_of(release: Release, server: Server, failure: Exception) -> OnecatEr
             code=ExitCode.NEEDS_PERSON if failure.code == ExitCode.NEEDS_PERSON else ExitCode.ROLLED_BACK,
         )
     if isinstance(failure, OSError):
-        place = str(failure.filename) if failure.filename else None
-        return OnecatError(failure.strerror or str(failure), where=place, code=ExitCode.ROLLED_BACK)
+        return failure_of_host(failure)
     reason = failure.reason if isinstance(failure, NotReady | SmokeFailure) else str(failure)
     try:
         lines = told_lines(server)
@@ -47,6 +48,17 @@ def failure_of(release: Release, server: Server, failure: Exception) -> OnecatEr
         where=str(release.directory),
         details=details,
         next_steps=[*fixes, f"read its log: onecat logs {release.deployment} --release {release.number}"],
+        code=ExitCode.ROLLED_BACK,
+    )
+
+
+def failure_of_host(failure: OSError) -> OnecatError:
+    """What the host refused, as an error with code ROLLED_BACK."""
+    full = failure.errno in (errno.ENOSPC, errno.EDQUOT)
+    return OnecatError(
+        failure.strerror or str(failure),
+        where=str(failure.filename) if failure.filename else None,
+        next_steps=["see what is full: df -h", "free some space, then the same command again"] if full else (),
         code=ExitCode.ROLLED_BACK,
     )
 

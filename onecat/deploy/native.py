@@ -69,10 +69,11 @@ class NativeServer:
         ) as process:
             told = _ended(process)
         if process.returncode != 0:
+            *before, reason = told.strip().splitlines() or ["the supervisor could not be started"]
             raise OnecatError(
-                "the supervisor of the server could not be started",
+                f"the server did not start: {reason}",
                 where=str(self._directory),
-                details=told.strip().splitlines()[-5:],
+                details=before[-5:],
                 next_steps=["read the reason above, then run onecat up again"],
                 code=ExitCode.ROLLED_BACK,
             )

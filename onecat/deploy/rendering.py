@@ -13,6 +13,7 @@ from onecat.deploy import claims, units
 from onecat.deploy.audit import user_name
 from onecat.deploy.container import ContainerServer
 from onecat.deploy.container_rendering import container_spec
+from onecat.deploy.failures import failure_of_host
 from onecat.deploy.native import STOP_SECONDS, NativeServer, launch_document
 from onecat.deploy.ray_rendering import prepare_ray
 from onecat.deploy.releases import Release, Service, reachable
@@ -36,13 +37,18 @@ SITE_FILE = "site.json"
 
 
 def render(run: Run, strategy: Strategy) -> tuple[Release, Server]:
-    """The next release and its server, not started. A failure leaves no directory behind."""
+    """The next release and its server, not started. A failure leaves no directory behind.
+
+    Raises OnecatError: ROLLED_BACK for what the host refuses, as a file on a full disk.
+    """
     number, directory = run.store.new_directory()
     try:
         return _rendered(run, strategy, number, directory)
-    except BaseException:
+    except BaseException as failure:
         with contextlib.suppress(OSError, OnecatError):  # what has failed is told, not what was left by it
             run.machine.remove(directory)
+        if isinstance(failure, OSError):
+            raise failure_of_host(failure) from failure
         raise
 
 

@@ -8,6 +8,7 @@ onecat_home, onecat            the real command with directories of its own
 onecat_with_docker             ... with the testbed's Docker daemon
 onecat_with_engine             ... with the native engine that is kept between runs
 run_unprivileged, small_disk, free_port, tiny_model
+freezer                        a control group that freezes processes
 nvml_library, fake_nvml        an NVML that answers for a described host
 engine_home, engine_runtime    a real native vLLM for the CPU
 patched_runtime                the same with the Python files of our series
@@ -229,6 +230,23 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     yield mount
     for point in mounted:
         subprocess.run(["umount", "--lazy", str(point)], check=True)
+
+
+@pytest.fixture
+def freezer() -> Iterator[Path]:
+    """A control group whose frozen processes not even SIGKILL ends (version 1 only; version 2 ends them)."""
+    need_root("freezing a process")
+    base = Path("/sys/fs/cgroup/freezer")
+    if not (base / "cgroup.procs").exists():
+        pytest.skip("this machine has no freezer of control groups version 1")
+    group = base / f"onecat-test-{os.getpid()}"
+    group.mkdir()
+    yield group
+    (group / "freezer.state").write_text("THAWED")
+    deadline = time.monotonic() + 5
+    while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    group.rmdir()
 
 
 @pytest.fixture(scope="session")

@@ -5,32 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from onecat.probe.agent import core
-from tests.testbed.conftest import need_root
 
 COLLECTOR = Path(core.__file__).parent / "collector.sh"
-
-
-@pytest.fixture
-def freezer() -> Iterator[Path]:
-    """A control group whose frozen processes not even SIGKILL ends (version 1 only; version 2 ends them)."""
-    need_root("freezing a process")
-    base = Path("/sys/fs/cgroup/freezer")
-    if not (base / "cgroup.procs").exists():
-        pytest.skip("this machine has no freezer of control groups version 1")
-    group = base / f"onecat-test-{os.getpid()}"
-    group.mkdir()
-    yield group
-    (group / "freezer.state").write_text("THAWED")
-    deadline = time.monotonic() + 5
-    while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    group.rmdir()
 
 
 @pytest.fixture

@@ -388,11 +388,22 @@ def test_a_failed_start_after_a_crashed_release_leaves_no_nginx(small: SmallDepl
 
 def test_an_accepted_release_stays_when_the_old_one_cannot_be_put_away(small: SmallDeployment) -> None:
     first = small.up()
-    (Path(first.directory) / "secrets").touch()  # where a directory belongs: it cannot be removed as one
+    record = Path(first.directory, "release.json")
+
+    def spoil() -> None:
+        record.rename(f"{record}.kept")
+        record.mkdir()
+
+    def mend() -> None:
+        record.rmdir()
+        Path(f"{record}.kept").rename(record)
+
+    small.reactions = {"stopping release 1": spoil, "the new release serves, but": mend}
     second = small.up("--max-num-seqs", "8")
     assert "could not be put away" in small.reported[-1]
     assert (small.status().state, small.status().release) == ("serving", second.number)
-    (Path(first.directory) / "secrets").unlink()
+    assert small.up("--max-num-seqs", "9").number == 3
+    assert [release.outcome for release in small.store.releases()] == ["stopped", "stopped", "serving"]
 
 
 def test_a_failed_release_that_cannot_be_stopped_needs_a_person_and_the_old_one_serves(small: SmallDeployment) -> None:
