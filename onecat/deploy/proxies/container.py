@@ -42,19 +42,23 @@ class ContainerNginx(DirectoryNginx):
         self._container = f"onecat-{store.name}-nginx"
         self._document = f"{self._directory}/container.json"
         self._clients: dict[str | None, Any] = {}
+        self._builds: dict[str, NginxBuild] = {}
 
     def remove(self) -> None:
+        self._end()
+        self._forget_keys()
+
+    def _end(self) -> None:
+        """Let the container finish its answers for a while, and take it away."""
         document = read_json(self._machine, self._document)
         if document is None:
             return
         with self._translated(document["docker_host"]):
             found = self._find(document["docker_host"])
             if found is not None:
-                found.kill("SIGQUIT")
-                self._wait_until_gone(found)
+                found.stop(timeout=_STOP_SECONDS)
                 found.remove(force=True)
         self._machine.remove(self._document)
-        self._forget_keys()
 
     def pid(self) -> int | None:
         document = read_json(self._machine, self._document)
@@ -65,8 +69,10 @@ class ContainerNginx(DirectoryNginx):
             return found.attrs["State"]["Pid"] or None if found is not None else None
 
     def _build(self, site: Site) -> NginxBuild:
-        said, _ = self._once(site, None, "-V")
-        return need_build(said, site.image or "")
+        image = site.image or ""
+        if image not in self._builds:
+            self._builds[image] = need_build(self._once(site, None, "-V")[0], image)
+        return self._builds[image]
 
     def _worker_user(self) -> str | None:
         return None  # the image's own, of which nobody else knows the name
@@ -79,10 +85,11 @@ class ContainerNginx(DirectoryNginx):
         with self._translated(site.docker_host):
             found = self._find(site.docker_host)
             if found is not None and found.labels.get(_ARGUMENTS_LABEL) == self._identity(site):
-                found.kill("SIGHUP")
-                return None
+                # Not by a signal from Docker: after `docker kill`, whatever the signal, it starts no container again.
+                status, said = found.exec_run(["nginx", *argv(self._directory, "-s", "reload")])
+                return None if status == 0 else said.decode(errors="replace")
         # Another image or another certificate's files: that takes a new container.
-        self.remove()
+        self._end()
         return self._start(site)
 
     def _start(self, site: Site) -> str | None:
@@ -148,14 +155,6 @@ class ContainerNginx(DirectoryNginx):
         except NotFound:
             return None
 
-    def _wait_until_gone(self, container: Any) -> None:
-        limit = time.monotonic() + _STOP_SECONDS
-        while time.monotonic() < limit:
-            container.reload()
-            if container.status == "exited":
-                return
-            time.sleep(_POLL_SECONDS)
-
     def _client(self, docker_host: str | None) -> Any:
         if docker_host not in self._clients:
             self._clients[docker_host] = connect(self._machine.docker_host(docker_host))
@@ -194,6 +193,7 @@ def create_arguments(site: Site, directory: str | None, user: tuple[int, int]) -
         "entrypoint": ["nginx"],
         "user": f"{user[0]}:{user[1]}",
         "network_mode": "host",
+        "stop_signal": "SIGQUIT",
         "read_only": True,
         "cap_drop": ["ALL"],
         "cap_add": list(_CAPABILITIES_OF_ROOT) if user[0] == 0 else [],
