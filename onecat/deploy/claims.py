@@ -235,13 +235,17 @@ def check_addresses(own: Sequence[tuple[str, Address]], others: Iterable[Claim])
                     )
 
 
-def needed(plan: Plan, kind: str) -> int:
-    """How many accelerators of a host a plan needs."""
+def needed(plan: Plan, profile: Profile) -> int:
+    """How many accelerators of one host a plan needs."""
+    kind = profile.hardware.accelerator
     if kind == "none":
         return 0
-    if kind == "nvidia" and plan.container is not None:
+    if plan.container is None:
+        return plan.layout.tensor_parallel * plan.layout.pipeline_parallel * plan.layout.replicas
+    if kind == "nvidia":
         return plan.container.gpus
-    return plan.layout.tensor_parallel * plan.layout.pipeline_parallel * plan.layout.replicas
+    paths = [each.path for each in profile.launch.container.devices if each.per_accelerator]
+    return sum(node.removeprefix(path).isdigit() for path in paths[:1] for node in plan.container.devices)
 
 
 def with_accelerators(plan: Plan, profile: Profile, chosen: Sequence[Accelerator]) -> Plan:
@@ -345,8 +349,10 @@ def with_claims(run: Run, current: Release | None, strategy: Strategy) -> Run:
     others = claims_of_others(run.machine, run.store.name)
     check_addresses(_addresses(run), others)
     kind = run.request.profile.hardware.accelerator
-    count = needed(run.plan, kind)
+    count = needed(run.plan, run.request.profile)
     if count == 0:
+        if run.deployment.gpus is not None:
+            run.report(f"gpus of onecat.yaml has no effect: profile {run.request.profile.name} uses none")
         return run
     word = _WORDS[kind]
     present = accelerators_of(run.request.facts, kind)

@@ -26,7 +26,7 @@ def room_for(run: Run, current: Release | None) -> Room:
     """What decides about the strategy on this host."""
     facts, plan = run.request.facts, run.plan
     proxied = run.traffic is not None and (current is None or current.proxied)
-    needed = claims.needed(plan, run.request.profile.hardware.accelerator)
+    needed = claims.needed(plan, run.request.profile)
     free = claims.free_accelerators(run) if needed else 0
     memory_needed = memory_free = None
     if run.request.profile.hardware.accelerator == "none" and facts is not None and facts.memory is not None:

@@ -18,6 +18,7 @@ from onecat.deploy.claims import (
     choose,
     claiming,
     claims_of_others,
+    needed,
     with_accelerators,
 )
 from onecat.deploy.releases import Release
@@ -25,7 +26,7 @@ from onecat.deploy.store import DeploymentStore, write_json
 from onecat.errors import ExitCode, OnecatError
 from onecat.facts import Ascend, Facts, Gpu, GpuProcess, Npu, Nvidia
 from onecat.hosts import LocalMachine
-from onecat.planner.records import ContainerPlan, Plan
+from onecat.planner.records import ContainerPlan, Layout, Plan
 
 CARDS = tuple(Accelerator(index, "Tesla V100", f"GPU-{index}aa") for index in range(4))
 
@@ -120,6 +121,14 @@ def plan(container: ContainerPlan | None) -> Plan:
 def test_a_native_server_sees_only_its_own() -> None:
     changed = with_accelerators(plan(None), load_profile("cpu"), CARDS[2:])
     assert dict(changed.env)["CUDA_VISIBLE_DEVICES"] == "GPU-2aa,GPU-3aa"
+
+
+def test_how_many_a_host_gives() -> None:
+    nvidia, ascend, cpu = (load_profile(name) for name in ("v100x2-pcie", "ascend910b", "cpu"))
+    boxed = plan(ContainerPlan("i", "/m", 64, 2, devices=("/dev/davinci0", "/dev/davinci1", "/dev/davinci_manager")))
+    two = replace(plan(None), layout=Layout(tensor_parallel=2))
+    assert [needed(boxed, each) for each in (nvidia, ascend, cpu)] == [2, 2, 0]
+    assert [needed(two, each) for each in (nvidia, cpu)] == [2, 0]
 
 
 def test_npus_are_handed_over_by_their_numbers() -> None:
