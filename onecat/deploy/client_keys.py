@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,12 +25,28 @@ _LONGEST_KEY = 512
 _STEP = "make a key: printf 'NAME %s\\n' \"$(openssl rand -hex 32)\" >> KEYS_FILE; chmod 600 KEYS_FILE"
 
 
-@dataclass(frozen=True)
 class ClientKeys:
-    """Who may ask. clients: (name, key); server_key: what the server itself wants to hear, None where it has none."""
+    """Who may ask. clients: (name, key); server_key: what the server itself wants to hear, None where it has none.
 
-    clients: tuple[tuple[str, str], ...] = field(repr=False)
-    server_key: str | None = field(default=None, repr=False)
+    No dataclass: what turns a record that holds it into a document shall not find the keys.
+    """
+
+    __slots__ = ("clients", "server_key")
+
+    def __init__(self, clients: tuple[tuple[str, str], ...], server_key: str | None = None) -> None:
+        self.clients = clients
+        self.server_key = server_key
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ClientKeys):
+            return NotImplemented
+        return (self.clients, self.server_key) == (other.clients, other.server_key)
+
+    def __hash__(self) -> int:
+        return hash((self.clients, self.server_key))
+
+    def __repr__(self) -> str:
+        return f"<keys of {len(self.clients)} clients>"
 
 
 def read_client_keys(deployment: Deployment, server_key: str | None) -> ClientKeys | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onecat.deploy import claims
 from onecat.deploy.preparing import decide, prepare_run, with_free_port
 from onecat.deploy.repeating import repeated_run, restart_target, rollback_target
+from onecat.deploy.site import to_document
 from onecat.planner.records import to_json
 
 if TYPE_CHECKING:
@@ -71,5 +72,5 @@ def _forecast(run: Run) -> Forecast:
         origin=run.request.origin,
         argv=run.argv,
         plan=to_json(run.plan),
-        site=None if run.site is None else asdict(run.site),
+        site=None if run.site is None else to_document(run.site),
     )

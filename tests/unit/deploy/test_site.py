@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +187,8 @@ def test_no_name_is_too_long_for_nginxs_tables() -> None:
 
 
 def test_keys_are_in_no_file_but_their_own() -> None:
-    text = render_site(GUARDED, "x") + json.dumps(to_document(GUARDED)) + repr(GUARDED)
+    text = render_site(GUARDED, "x") + json.dumps(to_document(GUARDED)) + repr((GUARDED, KEYS))
+    text += json.dumps(asdict(GUARDED), default=str)
     assert not any(key in text for key in (ALICE, BOB, SERVERS_OWN))
     assert from_document(json.loads(json.dumps(to_document(GUARDED)))) == replace(GUARDED, upstreams=())
     assert with_keys(GUARDED, ClientKeys(KEYS.clients[:1], SERVERS_OWN)) != GUARDED
