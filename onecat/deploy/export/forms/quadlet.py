@@ -224,6 +224,8 @@ def _notes(request: Request, server: ExportedServer, front: Gateway | None) -> l
     steps = [f"the images must be there (podman load), or be named as a registry has them: {images}"]
     if server.has_key:
         steps.append(f"the API key: podman secret create {name}-api-key KEYFILE")
+        # Seen with Podman 5.4: runc makes /run/secrets read-only before the secret's file is made in it.
+        steps.append("Podman must use crun, as it does by itself: runc mounts no secret below a read-only root")
     if front is not None:
         steps += front.steps
     if server.accelerator == "nvidia":
