@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onecat.deploy.hand_edits import tell_hand_edits
 from onecat.deploy.proxies import proxy_of
 from onecat.deploy.rendering import member_of, site_of_release
 from onecat.deploy.requests_in_flight import requests_in_flight
@@ -50,6 +51,7 @@ def route(run: Run, release: Release) -> None:
     wanted = member_of(run, release)
     if traffic.serves(run.host, [wanted], site):
         return
+    tell_hand_edits(run.store, run.report)
     traffic.route(run.host, [wanted], site)
     run.store.audit.record("routed", release.number)
     run.report(f"nginx sends requests to release {release.number}")
