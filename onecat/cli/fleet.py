@@ -65,7 +65,10 @@ def up_on_several(
     def check(machine: Machine, report: Callable[[str], None]) -> tuple[Release, bool]:
         request = prepare(machine)
         report(f"{deployment.model.path} is whole; looking at the host")
-        deploy.check_up(request, machine, report, front)
+        if dry_run:
+            tell_image(request, machine, report)
+        else:
+            deploy.check_up(request, machine, report, front)
         requests[machine.name] = request
         return None, False  # type: ignore[return-value] # nothing was made yet
 
@@ -105,6 +108,16 @@ def up_on_several(
         _print(deployment, results)
     if failure is not None:
         raise failure
+
+
+def tell_image(request: UpRequest, machine: Machine, report: Callable[[str], None]) -> None:
+    """Say what `up` would do for an image that another host lacks."""
+    from onecat.deploy.images_transfer import image_forecast
+
+    container = request.plan.container
+    told = None if container is None else image_forecast(machine, request.docker_host, container.image)
+    if told is not None:
+        report(told)
 
 
 def down_on_several(stores: Sequence[DeploymentStore]) -> bool:

@@ -51,7 +51,7 @@ def up(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.up/1).")] = False,
 ) -> None:
     from onecat import deploy
-    from onecat.cli.fleet import is_fleet, up_on_several
+    from onecat.cli.fleet import is_fleet, tell_image, up_on_several
     from onecat.cli.machines import only_host, open_hosts
     from onecat.cli.plan import flag_settings
     from onecat.config import load_deployment
@@ -65,13 +65,14 @@ def up(
         return replace(request, strict=strict, allow_daemon_reload=allow_daemon_reload)
 
     percent = None if canary is None else canary_percent(canary, several=is_fleet(deployment) or bool(deployment.ray))
-    with open_hosts(deployment.hosts) as hosts:
+    with open_hosts(deployment.hosts if deployment.ray is None else deployment.hosts[:1]) as hosts:
         if is_fleet(deployment):
             up_on_several(hosts, deployment, prepared_for, max_failures, dry_run, as_json)
             return
         machine = only_host(hosts)
         prepared = prepared_for(machine)
         if dry_run:
+            tell_image(prepared, machine, console.progress)
             show_forecast(deploy.forecast_up(prepared, machine), as_json, "onecat.up/1")
             return
         if percent is not None:

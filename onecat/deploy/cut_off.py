@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from onecat.errors import ExitCode, OnecatError
+from onecat.hosts.transport import ConnectionLostError
 
 if TYPE_CHECKING:
     from onecat.deploy.releases import Release
     from onecat.deploy.request import Run
+
+
+@contextlib.contextmanager
+def told_when_lost(run: Run) -> Iterator[None]:
+    """Around what is done before a change begins, and after it: a lost connection is told with what to do."""
+    try:
+        yield
+    except ConnectionLostError as lost:
+        raise OnecatError(
+            lost.found,
+            expected="a connection that lasts until the end",
+            where=lost.where,
+            details=["what served before serves on", *lost.details],
+            next_steps=["onecat up, which cleans up what was left", f"onecat status {run.deployment.name}"],
+            code=ExitCode.UNREACHABLE,
+        ) from lost
 
 
 def is_cut_off(run: Run) -> bool:

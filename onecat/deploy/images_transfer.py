@@ -36,6 +36,20 @@ def provide_image(machine: Machine, docker_host: str | None, image: str, report:
     return _pull(machine, docker_host, image, report) or send_image(machine, docker_host, image, report)
 
 
+def image_forecast(machine: Machine, docker_host: str | None, image: str) -> str | None:
+    """What `up` would do for the image of a host that is not this machine, in words; None where it is there."""
+    from onecat.deploy.container import image_id
+
+    if machine.is_local or image_id(machine.docker_host(docker_host), image) is not None:
+        return None
+    registry = registry_of(image)
+    if registry is not None:
+        return f"{machine.name} lacks the image {image} and would ask {registry} for it"
+    if _here(image) is not None:
+        return f"{machine.name} lacks the image {image}, which would be sent from here"
+    return f"{machine.name} lacks the image {image}, and it is not here either"
+
+
 def registry_of(image: str) -> str | None:
     """The registry that an image's name names; None for one without, which would be Docker's own.
 

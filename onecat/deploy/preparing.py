@@ -125,7 +125,7 @@ def _image(run: Run, name: str) -> str | None:
     if found is None and pinned is None:
         found = provide_image(run.machine, run.request.docker_host, name, run.report)
     if found is None and pinned is None:
-        raise missing_image(name, run.deployment.profile)
+        raise missing_image(name, run.deployment.profile, None if run.machine.is_local else run.machine.name)
     return found
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from onecat.deploy import claims
 from onecat.deploy.cache_volume import remove_unused
 from onecat.deploy.container import home_identity
-from onecat.deploy.cut_off import cut_off, is_cut_off
+from onecat.deploy.cut_off import cut_off, is_cut_off, told_when_lost
 from onecat.deploy.failures import failure_of
 from onecat.deploy.front import Front
 from onecat.deploy.hand_edits import tell_hand_edits, write_anew
@@ -50,7 +50,7 @@ def up(request: UpRequest, machine: Machine, report: Report = lambda text: None,
     KeyboardInterrupt passes through after what was started has been stopped.
     """
     run = check_before(prepare_run(request, machine, report, front))
-    with run.store.lock(f"onecat {request.purpose}"):
+    with told_when_lost(run), run.store.lock(f"onecat {request.purpose}"):
         run.store.refuse_canary()
         clean_up(run)
         current = run.store.current()

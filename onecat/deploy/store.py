@@ -166,7 +166,7 @@ class DeploymentStore:
                 try:
                     yield
                 finally:
-                    if not existed and not self.exists() and not self.releases():
+                    if not existed and not self.machine.is_lost and not self.exists() and not self.releases():
                         self.machine.remove(self.directory)
         except LockHeldError as held:
             raise _held(self, held) from held
@@ -221,12 +221,16 @@ def _held(store: DeploymentStore, held: LockHeldError) -> OnecatError:
             f"{holder['who']} on {holder['operator']} runs `{holder['purpose']}` since {holder['since']} "
             f"(pid {holder['pid']})"
         )
-        step = f"wait for it, or end it there: kill {holder['pid']}"
+        step = f"wait for it, or end it there (on {holder['operator']}): kill {holder['pid']}"
     except (ValueError, KeyError):
         told, step = "another onecat is just starting on it", "try again in a moment"
     return OnecatError(
         f"deployment {store.name} is being worked on: {told}",
         where=held.path if store.machine.is_local else f"{held.path} on {store.machine.name}",
-        next_steps=[step],
+        next_steps=[
+            step,
+            f"onecat unlock {store.name}{'' if store.machine.is_local else ' --host ' + store.machine.name}, "
+            "when nobody is at work any more",
+        ],
         code=ExitCode.ROLLED_BACK,
     )

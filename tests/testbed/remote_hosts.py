@@ -28,7 +28,7 @@ class RemoteHost:
 
     @property
     def home(self) -> Path:
-        return self.shared / "onecat"
+        return self.shared / f"onecat-{self.name}"
 
     def configuration(self) -> str:
         """What stands in ~/.ssh/config for it."""
@@ -73,18 +73,21 @@ def running_remote_host(
     name: str = "gpu1",
     address: str = "127.0.0.1",
     docker_program: str,
+    shared: Path | None = None,
 ) -> Iterator[RemoteHost]:
     """A host of the systemd image without systemd: sshd alone, at an address and port of this machine.
 
     Parameters:
         docker_client: of the daemon that runs the host. daemon: the one that the host has as its own.
+        shared: a folder that several hosts have in common.
     """
-    shared = directory / "shared"
-    shared.mkdir(parents=True)
+    shared = shared or directory / "shared"
+    shared.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     shared.chmod(0o777)
     for key in ("user_key", "host_key"):
         ssh_hosts.make_key(directory / key)
-    settings = ["-o", f"ListenAddress={address}:{port}", "-o", f"SetEnv=ONECAT_HOME={shared}/onecat"]
+    settings = ["-o", f"ListenAddress={address}:{port}", "-o", f"SetEnv=ONECAT_HOME={shared}/onecat-{name}"]
     container = docker_client.containers.create(
         image,
         ["/usr/sbin/sshd", "-D", "-e", *settings],
