@@ -34,6 +34,8 @@ SPEC_FILE = "container.json"
 SAVED_LOG = "server.log"
 HOME_LABEL = "io.onecat.home"
 _SAVED_LINES = 5000
+# What the engine answers about a container that has ended or was removed a moment ago.
+_GONE = (404, 409)
 # User and group of nobody in Debian's images, where neither the operator nor the model's owner is an ordinary user.
 NOBODY = (65534, 65534)
 
@@ -109,9 +111,18 @@ class ContainerServer:
         return ServerState("absent") if container is None else state_of(container.attrs, self._told_by_guard(spec))
 
     def activity(self) -> Activity:
+        from docker.errors import APIError
+
         with translated(self._docker_host, self._spec()):
             container = self._find()
-            return Activity(0.0, 0) if container is None else activity_of(container.stats(stream=False, one_shot=True))
+            if container is None:
+                return Activity(0.0, 0)
+            try:
+                return activity_of(container.stats(stream=False, one_shot=True))
+            except APIError as error:
+                if error.status_code not in _GONE:
+                    raise
+                return Activity(0.0, 0)
 
     def last_lines(self, count: int) -> list[str]:
         with translated(self._docker_host, self._spec()):
@@ -360,10 +371,15 @@ def docker_error(text: str, docker_host: str | None, spec: ContainerSpec | None)
     )
 
 
-def missing_image(image: str, profile: str) -> OnecatError:
+def missing_image(image: str, profile: str, host: str | None = None) -> OnecatError:
+    """What to tell for an image that the engine does not have. host: of another machine; None: this one."""
+    steps = [f"onecat build --profile {profile}"]
+    if host is not None:
+        steps = [f"onecat build --profile {profile} --on {host}", f"{steps[0]}, here: onecat up sends it there"]
     return OnecatError(
         f"the image {image} is not there",
-        next_steps=[f"onecat build --profile {profile}"],
+        where=host,
+        next_steps=steps,
         code=ExitCode.ROLLED_BACK,
     )
 
