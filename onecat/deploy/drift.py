@@ -240,7 +240,7 @@ def _container_drift(machine: Machine, current: Release) -> Iterator[Difference]
     if attributes is None:
         yield Difference("container", f"container {spec.name} was removed by hand")
         return
-    lines = container_differences(attributes, spec, current.image_id)
+    lines = container_differences(attributes, spec, current.image_id, of_unit=current.service == "systemd")
     if lines:
         yield Difference("container", f"container {spec.name} is not as it was made", tuple(lines))
 
@@ -259,17 +259,23 @@ def _inspected(machine: Machine, current: Release, name: str) -> Mapping[str, An
     return attributes
 
 
-def container_differences(attributes: Mapping[str, Any], spec: ContainerSpec, image_id: str | None) -> list[str]:
+def container_differences(
+    attributes: Mapping[str, Any], spec: ContainerSpec, image_id: str | None, of_unit: bool = False
+) -> list[str]:
     """What `docker inspect` says otherwise than a container was made, as lines of a diff. Pure.
 
     Parameters:
-        image_id: what the image's name meant then; None: not known.
+        image_id: what the image's name meant then; None: not known. of_unit: whether a unit of systemd looks after it,
+            which leaves nothing of that to Docker.
     """
     from onecat.deploy.container import RESTART_POLICY
     from onecat.deploy.container_spec import create_body
 
     body = create_body(spec)
-    wanted_host: dict[str, Any] = {**body.pop("HostConfig"), "RestartPolicy": RESTART_POLICY}
+    policy = {"Name": "no", "MaximumRetryCount": 0} if of_unit else RESTART_POLICY
+    wanted_host: dict[str, Any] = {**body.pop("HostConfig"), "RestartPolicy": policy}
+    if of_unit:
+        body.pop("Healthcheck", None)
     body.pop("Image")
     host, config = attributes["HostConfig"], attributes["Config"]
     found = [*_unlike("Config", body, config), *_unlike("HostConfig", wanted_host, host)]

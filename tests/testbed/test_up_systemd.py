@@ -87,6 +87,7 @@ def test_a_release_takes_over_from_another_and_a_bad_one_does_not(managed: UnitD
     assert not any("systemd-analyze objects" in line for line in managed.reported)
     found = managed.status()
     assert (found.state, found.container) == ("serving", "onecat-demo-0001")
+    assert deploy.compare_deployment(None, managed.store).drift == ()
     assert managed.up().number == 1
     assert managed.up("--busy", "0").number == 2
     assert managed.units() == {"onecat-demo-0002.service": "active"}
@@ -97,6 +98,12 @@ def test_a_release_takes_over_from_another_and_a_bad_one_does_not(managed: UnitD
     assert (managed.status().state, managed.status().release) == ("serving", 2)
     assert managed.units() == {"onecat-demo-0002.service": "active"}
     assert any("Application startup complete" in line for line in deploy.last_lines(managed.store, 50))
+    assert managed.host is not None
+    managed.host.run(
+        "sed", "-i", "s/RestartSec=1/RestartSec=7/", "/etc/systemd/system/onecat-demo-0002.service"
+    ).expect(0)
+    (drift,) = deploy.compare_deployment(None, managed.store).drift
+    assert (drift.kind, "+RestartSec=7" in drift.diff) == ("unit", True)
     assert deploy.down(managed.store) is True
     assert managed.units() == {}
     assert any("Application startup complete" in line for line in deploy.last_lines(managed.store, 50, 2))
