@@ -15,6 +15,7 @@ from onecat.deploy import claims
 from onecat.deploy.canary_verdict import Verdict, judge, samples
 from onecat.deploy.cut_off import cut_off, is_cut_off
 from onecat.deploy.failures import failure_of
+from onecat.deploy.hand_edits import tell_hand_edits
 from onecat.deploy.leftovers import clean_up
 from onecat.deploy.preparing import check_before, decide, prepare_run, with_free_port
 from onecat.deploy.readiness import NotReady, healthy
@@ -229,6 +230,7 @@ def _share(run: Run, stable: Release, canary: Release, percent: int) -> None:
     traffic, site = traffic_of(run, canary), site_of_release(run, canary)
     assert traffic is not None  # `_serving` has seen to it
     assert site is not None
+    tell_hand_edits(run.store, run.report)
     traffic.route(run.host, weighted(member_of(run, stable), member_of(run, canary), percent), site)
     run.store.audit.record("routed", canary.number, percent=percent)
 
