@@ -228,12 +228,10 @@ def check_disk(machine: Machine) -> None:
             next_steps=["free some space", "or set ONECAT_HOME to a directory on a larger disk"],
             code=ExitCode.ROLLED_BACK,
         )
-    try:
-        machine.make_directory(deployments_directory(machine))
-        writable = machine.run(["test", "-w", deployments_directory(machine)]).exit_code == 0
-    except PermissionError:
-        writable = False
-    if not writable:
+    existing = deployments_directory(machine)
+    while machine.status(existing) is None:
+        existing = existing.rpartition("/")[0] or "/"
+    if machine.run(["test", "-w", existing]).exit_code != 0:
         raise OnecatError(
             "onecat may not write to its own directory",
             where=directory if machine.is_local else f"{directory} on {machine.name}",
