@@ -13,7 +13,8 @@ from onecat.observe.diagnosis import plain
 if TYPE_CHECKING:
     from onecat.engines import Phase
 
-_POLL_SECONDS = 0.5
+# Between two looks: short at first, for a server that is ready at once; a big model is not looked at more often.
+_FIRST_POLL_SECONDS, _POLL_SECONDS = 0.05, 0.5
 _LINES_LOOKED_AT = 400
 # /health decides what is ready; and a stopping server is about to be told as ended.
 _NOT_TOLD = ("ready", "stopping")
@@ -62,6 +63,7 @@ def wait_until_ready(server: Server, url: str, silence_seconds: float, report: C
     began = time.monotonic()
     watch = SilenceWatch(silence_seconds)
     last: str | None = None
+    pause = _FIRST_POLL_SECONDS
     while True:
         state = server.state()
         if state.condition not in ("starting", "running"):
@@ -76,7 +78,8 @@ def wait_until_ready(server: Server, url: str, silence_seconds: float, report: C
             return time.monotonic() - began
         if watch.silent(time.monotonic(), server.activity(), hash(tuple(lines))):
             raise NotReady(f"no log line, no disk read and no CPU use for {silence_seconds:.0f} s: it hangs")
-        time.sleep(_POLL_SECONDS)
+        time.sleep(pause)
+        pause = min(_POLL_SECONDS, pause * 1.5)
 
 
 def current_phase(lines: list[str]) -> Phase | None:

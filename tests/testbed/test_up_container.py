@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import stat
-import tarfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,38 +22,16 @@ from onecat.deploy.cache_volume import IMAGE_LABEL, remove_unused, volume_labels
 from onecat.deploy.container import home_identity
 from onecat.errors import ExitCode, OnecatError
 from onecat.paths import Home
-from tests.testbed.deployments import SERVER, SmallDeployment
+from tests.testbed.deployments import SmallDeployment
 from tests.testbed.docker_daemon import DockerDaemon
+from tests.testbed.server_image import IMAGE, build_server_image
 
-IMAGE = "onecat-test/openai-server:1"
 KEY = "sk-Xq7-nobody-may-see-this"
-# The entry point of onecat's images, with the small server in the engine's place.
-DOCKERFILE = """
-FROM {base}
-COPY openai_server.py /server.py
-RUN printf '#!/bin/sh\\nexec python3 -u /server.py "$@"\\n' > /usr/local/bin/serve && chmod 755 /usr/local/bin/serve
-COPY entrypoint.sh /entrypoint.sh
-ENTRYPOINT ["/bin/sh", "/entrypoint.sh"]
-"""
 
 
 @pytest.fixture(scope="module")
 def server_image(docker_client: Any, base_image: str) -> str:
-    entrypoint = Path(__file__).parents[2] / "templates" / "image" / "common" / "entrypoint.sh"
-    files = {
-        "Dockerfile": DOCKERFILE.format(base=base_image).encode(),
-        "openai_server.py": SERVER.read_bytes(),
-        "entrypoint.sh": entrypoint.read_bytes().replace(b"\nvllm serve ", b"\nserve "),
-    }
-    context = io.BytesIO()
-    with tarfile.open(fileobj=context, mode="w") as archive:
-        for name, data in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-    context.seek(0)
-    docker_client.images.build(fileobj=context, custom_context=True, tag=IMAGE, rm=True)
-    return IMAGE
+    return build_server_image(docker_client, base_image)
 
 
 @pytest.fixture
