@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from onecat.cli import console
@@ -143,18 +144,29 @@ def _front_of_release(store: DeploymentStore) -> str | None:
     return None if current is None else current.front
 
 
-def _leave(store: DeploymentStore, front: str) -> None:
-    """Let the nginx on another host send nothing to this one any more."""
+@contextlib.contextmanager
+def front_of_store(store: DeploymentStore) -> Iterator[Front | None]:
+    """The nginx on another host that stands before a deployment's server on its host; None where it is its own."""
     from onecat.cli.machines import open_hosts
     from onecat.deploy import DeploymentStore
     from onecat.deploy.front import Front
 
+    name = _front_of_release(store)
+    if name is None:
+        yield None
+        return
+    with open_hosts([name]) as opened:
+        yield Front(DeploymentStore(opened.machines[0], store.name))
+
+
+def _leave(store: DeploymentStore, front: str) -> None:
+    """Let the nginx on another host send nothing to this one any more."""
     current = store.current()
     if current is None or current.proxy_kind is None:
         return
-    with open_hosts([front]) as opened:
-        there = Front(DeploymentStore(opened.machines[0], store.name))
-        there.traffic(store.machine.name, current.proxy_kind).stop()
+    with front_of_store(store) as there:
+        if there is not None:
+            there.traffic(store.machine.name, current.proxy_kind).stop()
     _tell(front, f"nginx sends nothing to {store.machine.name} any more")
 
 

@@ -25,6 +25,7 @@ def restart(
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.restart/1).")] = False,
 ) -> None:
     from onecat import deploy
+    from onecat.cli.fleet import front_of_store
     from onecat.cli.machines import chosen_hosts, facts_of, only_host, open_hosts
     from onecat.cli.status import chosen_name
 
@@ -35,5 +36,6 @@ def restart(
             show_forecast(deploy.forecast_restart(store, facts_of(machine)), as_json, SCHEMA)
             return
         console.end_like_ctrl_c()
-        release = deploy.restart(store, facts_of(machine), console.progress)
+        with front_of_store(store) as front:
+            release = deploy.restart(store, facts_of(machine), console.progress, front)
     show_change(release, True, as_json, SCHEMA)

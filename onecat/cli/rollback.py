@@ -28,6 +28,7 @@ def rollback(
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.rollback/1).")] = False,
 ) -> None:
     from onecat import deploy
+    from onecat.cli.fleet import front_of_store
     from onecat.cli.machines import chosen_hosts, facts_of, only_host, open_hosts
     from onecat.cli.status import chosen_name
 
@@ -39,5 +40,6 @@ def rollback(
             return
         before = store.current()
         console.end_like_ctrl_c()
-        release = deploy.rollback(store, to, facts_of(machine), console.progress)
+        with front_of_store(store) as front:
+            release = deploy.rollback(store, to, facts_of(machine), console.progress, front)
     show_change(release, before is None or before.number != release.number, as_json, SCHEMA)

@@ -43,8 +43,15 @@ def prepare_run(request: UpRequest, machine: Machine, report: Report, front: Fro
         request = replace(request, docker_host=os.environ.get("DOCKER_HOST"))
     argv = tuple(request.launcher.serve_argv(plan.server_args)) if request.launcher is not None else plan.server_args
     traffic = site = None
+    current = store.current()
+    if front is None and current is not None and current.front is not None:
+        raise OnecatError(
+            f"nginx before {store.name} runs on {current.front}, beside which {machine.name} is one of several hosts",
+            expected="a command on all of them, or with the host that nginx runs on",
+            where=machine.name,
+            next_steps=["onecat up, with all hosts in onecat.yaml", f"or first: onecat down --host {machine.name}"],
+        )
     if deployment.proxy.kind == "nginx":
-        current = store.current()
         proxied_by = machine if front is None else front.store.machine
         choice = choose_proxy(proxied_by, deployment, request.docker_host, current.proxy_kind if current else None)
         if choice.kind is None:

@@ -13,25 +13,31 @@ from onecat.deploy.servers import server_of
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
+    from onecat.deploy.front import Front
     from onecat.deploy.releases import Purpose, Release
     from onecat.deploy.store import DeploymentStore
     from onecat.facts import Facts
 
 
 def rollback(
-    store: DeploymentStore, number: int | None = None, facts: Facts | None = None, report: Report = lambda text: None
+    store: DeploymentStore,
+    number: int | None = None,
+    facts: Facts | None = None,
+    report: Report = lambda text: None,
+    front: Front | None = None,
 ) -> Release:
     """Make an earlier release serve again, as a new one with the same plan, by the same steps as `up`.
 
     Parameters:
         number: which one; None: the one that served before the current one.
         facts: of the host, for its GPUs and memory; None: not looked.
+        front: the nginx of several hosts, this one among them; None: nginx runs on this one.
 
     Raises OnecatError as `up` does; with code USAGE where there is no such release.
     """
     with store.lock("onecat rollback"):
         store.refuse_canary()
-        run = _prepared(store, rollback_target(store, number), "rollback", facts, report)
+        run = _prepared(store, rollback_target(store, number), "rollback", facts, report, front)
         clean_up(run)
         current = store.current()
         if current is not None and unchanged(run, current):
@@ -40,26 +46,43 @@ def rollback(
         return change(run, current)
 
 
-def restart(store: DeploymentStore, facts: Facts | None = None, report: Report = lambda text: None) -> Release:
+def restart(
+    store: DeploymentStore,
+    facts: Facts | None = None,
+    report: Report = lambda text: None,
+    front: Front | None = None,
+) -> Release:
     """Start the current release anew, as a new one with the same plan, by the same steps as `up`. See `rollback`."""
     with store.lock("onecat restart"):
         store.refuse_canary()
-        run = _prepared(store, restart_target(store), "restart", facts, report)
+        run = _prepared(store, restart_target(store), "restart", facts, report, front)
         clean_up(run)
         return change(run, store.current())
 
 
 def repeated_run(
-    store: DeploymentStore, release: Release, purpose: Purpose, facts: Facts | None, report: Report
+    store: DeploymentStore,
+    release: Release,
+    purpose: Purpose,
+    facts: Facts | None,
+    report: Report,
+    front: Front | None = None,
 ) -> Run:
     """What the steps work with that make a kept release anew. Raises OnecatError; nothing is changed."""
-    return prepare_run(saved_request(store.machine, release, purpose, facts), store.machine, report)
+    return prepare_run(saved_request(store.machine, release, purpose, facts), store.machine, report, front)
 
 
-def _prepared(store: DeploymentStore, release: Release, purpose: Purpose, facts: Facts | None, report: Report) -> Run:
+def _prepared(
+    store: DeploymentStore,
+    release: Release,
+    purpose: Purpose,
+    facts: Facts | None,
+    report: Report,
+    front: Front | None,
+) -> Run:
     again = "restarting" if purpose == "restart" else "going back to"
     report(f"{again} release {release.number}, of {release.created_at[:16].replace('T', ' ')} UTC")
-    return check_before(repeated_run(store, release, purpose, facts, report))
+    return check_before(repeated_run(store, release, purpose, facts, report, front))
 
 
 def rollback_target(store: DeploymentStore, number: int | None) -> Release:
