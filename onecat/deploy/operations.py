@@ -92,7 +92,7 @@ def status(store: DeploymentStore) -> DeploymentStatus:
     seen = server.state()
     health = healthy(machine.reach(current.server_url)) if seen.condition == "running" else False
     proxy = None if current.own_proxy_kind is None else proxy_of(store, current.own_proxy_kind)
-    proxy_works = proxy is None or (proxy.running() and (not health or healthy(machine.reach(current.endpoint))))
+    proxy_works = proxy is None or (proxy.running() and (not health or _is_reached(store, current)))
     state = _state(seen, health, proxy_works)
     return DeploymentStatus(
         name=store.name,
@@ -113,6 +113,10 @@ def status(store: DeploymentStore) -> DeploymentStatus:
         cause=_cause(state, seen, told_lines(server) if state != "serving" else []),
         next_steps=_next_steps(state, store.name),
     )
+
+
+def _is_reached(store: DeploymentStore, release: Release) -> bool:
+    return healthy(store.machine.reach(release.endpoint), server_name=release.server_name)
 
 
 def _without_current(store: DeploymentStore, latest: Release | None) -> DeploymentStatus:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
 import pytest
 
+from onecat import deploy
 from onecat.config import Deployment
 from onecat.config.schema import Model, Proxy
 from onecat.deploy.proxies.choosing import choose_proxy
@@ -16,6 +17,8 @@ from onecat.deploy.proxies.host import HostNginx
 from onecat.deploy.site import Site
 from onecat.deploy.store import DeploymentStore
 from onecat.errors import OnecatError
+from onecat.paths import Home
+from tests.testbed.deployments import SmallDeployment
 from tests.testbed.nginx_host import NginxHost, running_nginx_host
 from tests.testbed.nginx_servers import ALICE, KEYS, SERVERS_OWN, free_port, running_server, site
 
@@ -161,3 +164,40 @@ def test_which_nginx_is_taken(host: NginxHost, tmp_path: Path) -> None:
     host.run(["nginx", "-s", "stop"])
     host.path("/etc/nginx/nginx.conf").write_text("events {}\nhttp { include /etc/nginx/conf.d/*.conf; }\n")
     assert chosen() == ("own", "nginx is installed; the host's nginx does not run")
+
+
+@dataclass
+class OnThatHost(SmallDeployment):
+    """A deployment whose host is the one with the nginx."""
+
+    host: NginxHost | None = None
+
+    @property
+    def machine(self) -> NginxHost:
+        assert self.host is not None
+        return self.host
+
+
+def test_releases_follow_one_another_behind_the_hosts_nginx(host: NginxHost, tiny_model: Path, tmp_path: Path) -> None:
+    small = OnThatHost(
+        Home(tmp_path / "data", tmp_path / "cache"), tiny_model, free_port(), host.others_port, host=host
+    )
+    before = host.files()
+    proxy = {"listen": f"127.0.0.1:{host.others_port}", "server_name": NAME, "instance": "auto"}
+    assert small.up(proxy=proxy).proxy_kind == "host"
+    assert "nginx: host (the host's nginx runs, and onecat is root)" in small.reported
+    assert small.up("--max-num-seqs", "8", proxy=proxy).number == 2
+    assert status(host.others_port, NAME) == 200
+    found = small.status()
+    assert (found.state, found.proxy) == ("serving", "host")
+    theirs = host.path("/etc/nginx/sites-enabled/somebody")
+    good = theirs.read_text()
+    theirs.write_text(good + "nonsense on;\n")
+    with pytest.raises(OnecatError, match="broken already: see /etc/nginx/sites-enabled/somebody:6"):
+        small.up("--max-num-seqs", "4", proxy=proxy)
+    assert small.status().state == "serving"
+    assert status(host.others_port, NAME) == 200
+    theirs.write_text(good)
+    deploy.down(small.store)
+    assert host.files() == before
+    assert others_answer(host)
