@@ -52,7 +52,7 @@ def links_missing(device_names: Iterable[str], character_links: Collection[str])
 
 def has_gpus(container: Mapping[str, Any]) -> bool:
     """Whether `docker inspect` says that a container has GPUs of NVIDIA's, in whatever way."""
-    return _by_hook(container) or _by_cdi(container) or bool(_explicit(container))
+    return _by_hook(container) or _by_cdi(container) or bool(_explicit(container, "PathInContainer"))
 
 
 def loses_gpus(info: Mapping[str, Any], container: Mapping[str, Any], missing_links: bool) -> bool:
@@ -64,7 +64,7 @@ def loses_gpus(info: Mapping[str, Any], container: Mapping[str, Any], missing_li
     if info.get("CgroupDriver") != "systemd" or not missing_links:
         return False
     # What is in the container's own list of devices is in systemd's rules, too.
-    return _by_hook(container) and "/dev/nvidiactl" not in _explicit(container)
+    return _by_hook(container) and "/dev/nvidiactl" not in _explicit(container, "PathOnHost")
 
 
 def _by_hook(container: Mapping[str, Any]) -> bool:
@@ -98,10 +98,10 @@ def _visible_devices(container: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _explicit(container: Mapping[str, Any]) -> set[str]:
-    """NVIDIA's device files that were handed over one by one."""
+def _explicit(container: Mapping[str, Any], side: str) -> set[str]:
+    """NVIDIA's device files that were handed over one by one, as they are called on one side."""
     devices = (container.get("HostConfig") or {}).get("Devices") or ()
-    paths = {str(each.get("PathOnHost", "")) for each in devices}
+    paths = {str(each.get(side, "")) for each in devices}
     return {path for path in paths if path == "/dev/nvidiactl" or _GPU.fullmatch(path.removeprefix("/dev/"))}
 
 

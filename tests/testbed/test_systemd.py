@@ -19,7 +19,7 @@ from onecat.deploy.container_spec import ContainerSpec
 from onecat.deploy.readiness import NotReady, wait_until_ready
 from onecat.deploy.server import ServerState
 from onecat.deploy.unit_server import STATE_DIRECTORY, UNIT_DIRECTORY, UnitServer
-from onecat.errors import OnecatError
+from onecat.errors import ExitCode, OnecatError
 from onecat.hosts import SshMachine
 from tests.testbed.deployments import SERVER
 from tests.testbed.systemd_host import DEFAULT_START_SECONDS, SystemdHost
@@ -228,6 +228,33 @@ def test_a_reload_that_is_needed_is_made_and_harms_no_container(release: Units) 
     daemon_reload.reload(root, None, allowed=False)
     assert release.show("NeedDaemonReload") == "no"
     assert server.state().pid == first
+
+
+def test_a_container_that_may_not_open_its_gpus_any_more_is_told(
+    systemd_host: SystemdHost, machine: SshMachine, server_image: str
+) -> None:
+    """No GPU is here: device files of another kind have a GPU's name, and the control group forbids to open one."""
+    root = machine.root()
+    assert root is not None
+    systemd_host.run("mknod", "/dev/nvidia0", "c", "195", "0").expect(0)
+    run = ["docker", "run", "--detach", "--rm", "--label", f"{HOME_LABEL}=test", "--entrypoint", "sleep"]
+    image = [server_image, "60"]
+    label = "io.onecat.deployment=well"
+    systemd_host.run(*run, "--label", label, "--device", "/dev/fuse:/dev/nvidia0:rw", "--name", "well", *image).expect(
+        0
+    )
+    try:
+        assert daemon_reload.links_missing(machine.names("/dev"), machine.names("/dev/char"))
+        daemon_reload.reload(root, None, allowed=False)  # Docker here manages the control groups itself
+        label = "io.onecat.deployment=demo"
+        lost = ["--label", label, "--device", "/dev/fuse:/dev/nvidia0:r", "--name", "lost"]
+        systemd_host.run(*run, *lost, *image).expect(0)
+        with pytest.raises(OnecatError, match="^lost lost the GPUs at systemctl daemon-reload") as raised:
+            daemon_reload.reload(root, None, allowed=True)
+        assert (raised.value.code, raised.value.next_steps) == (ExitCode.NEEDS_PERSON, ("onecat restart demo",))
+    finally:
+        systemd_host.run("docker", "rm", "--force", "well", "lost")
+        systemd_host.run("rm", "/dev/nvidia0").expect(0)
 
 
 def test_a_container_of_others_with_its_name_stays(release: Units) -> None:
