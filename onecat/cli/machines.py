@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ from onecat.errors import OnecatError
 
 if TYPE_CHECKING:
     from onecat.facts import Facts
-    from onecat.hosts import Desk, LocalMachine, Machine
+    from onecat.hosts import Desk, LocalMachine, Machine, Target
 
 HostOption = Annotated[
     list[str] | None,
@@ -55,6 +56,7 @@ def open_hosts(names: Sequence[str]) -> Iterator[Hosts]:
 
     A connection is made when something is first asked of its host. Raises OnecatError for what names no host.
     """
+    from onecat.deploy.ray_machines import with_nodes
     from onecat.hosts import DEFAULT_PARALLEL, Desk, Reach, SshMachine, SudoPasswords, parse_target
 
     desk = Desk()
@@ -63,17 +65,26 @@ def open_hosts(names: Sequence[str]) -> Iterator[Hosts]:
         # Each keeps its connection to the end: none may have to wait for another one's.
         reach = opened.enter_context(contextlib.closing(Reach(desk, parallel=max(DEFAULT_PARALLEL, len(targets)))))
         passwords = SudoPasswords(desk)
-        machines: list[Machine] = []
-        for target in targets:
+
+        def open_host(target: Target) -> Machine:
             made: Machine
             made = local_machine() if target.is_local else SshMachine(reach.ssh_transport(target), passwords)
-            machines.append(opened.enter_context(contextlib.closing(made)))
+            return opened.enter_context(contextlib.closing(made))
+
+        @cache
+        def open_node(name: str) -> Machine:
+            return open_host(parse_target(name))
+
+        machines = [open_host(target) for target in targets]
+        if len(machines) == 1:
+            machines = [with_nodes(machines[0], open_node)]
         yield Hosts(tuple(machines), desk)
 
 
 def chosen_hosts(hosts: Sequence[str] | None, config: Path | None, name: str | None) -> tuple[str, ...]:
     """The hosts a command is about: of --host, else those of --config or ./onecat.yaml, else this machine.
 
+    One model across hosts is a deployment of its first host, which knows the way to the others.
     An onecat.yaml that was not named counts only where NAME is its deployment's.
     """
     from onecat.cli.up import config_file
@@ -86,7 +97,9 @@ def chosen_hosts(hosts: Sequence[str] | None, config: Path | None, name: str | N
     from onecat.config import load_deployment
 
     deployment = load_deployment(path)
-    return deployment.hosts if config is not None or name in (None, deployment.name) else ("local",)
+    if config is None and name not in (None, deployment.name):
+        return ("local",)
+    return deployment.hosts if deployment.ray is None else deployment.hosts[:1]
 
 
 def only_host(hosts: Hosts) -> Machine:
@@ -101,9 +114,6 @@ def only_host(hosts: Hosts) -> Machine:
 
 def facts_of(machine: Machine) -> Facts:
     """What there is on a host, asked through the connection that it has. Raises OnecatError."""
-    from onecat.hosts import SshMachine
-    from onecat.probe import ProbeOptions, collect, collect_local
+    from onecat.deploy import host_facts
 
-    if not isinstance(machine, SshMachine):
-        return collect_local()
-    return collect(machine.transport, ProbeOptions(paths={"data": machine.data_directory}))
+    return host_facts.facts_of(machine)

@@ -6,7 +6,7 @@ works on that; only the server itself (`onecat.deploy.ray_server`) asks for the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from onecat.errors import ExitCode, OnecatError
@@ -16,41 +16,39 @@ if TYPE_CHECKING:
 
 
 class _HeadMachine:
-    """The head's machine in all, and `nodes`: the machine of each node by its host's name, its own among them."""
+    """One machine in all, and a way to others by their names."""
 
-    def __init__(self, head: Machine, nodes: Mapping[str, Machine]) -> None:
-        self._head = head
-        self.nodes = dict(nodes)
+    def __init__(self, head: Machine, reach_node: Callable[[str], Machine]) -> None:
+        self.head = head
+        self.reach_node = reach_node
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._head, name)
-
-    def root(self) -> Machine | None:
-        return self._head.root()
-
-    def close(self) -> None:
-        for machine in self.nodes.values():
-            machine.close()
+        return getattr(self.head, name)
 
 
-def with_nodes(machines: Mapping[str, Machine]) -> Machine:
-    """The machine of the first host, which is the head, with those of all hosts behind it."""
-    return cast("Machine", _HeadMachine(next(iter(machines.values())), machines))
+def with_nodes(head: Machine, reach_node: Callable[[str], Machine]) -> Machine:
+    """The machine `head` with a way to those of other nodes.
+
+    Parameters:
+        reach_node: gives the machine of a host; whoever gives it closes it.
+    """
+    return cast("Machine", _HeadMachine(head, reach_node))
 
 
-def node_machines(machine: Machine) -> Mapping[str, Machine]:
-    """The machines that `with_nodes` was given; of any other machine, itself alone."""
-    return machine.nodes if isinstance(machine, _HeadMachine) else {machine.name: machine}
+def itself(machine: Machine) -> Machine:
+    """The machine that `with_nodes` was given as the head; any other as it is."""
+    return machine.head if isinstance(machine, _HeadMachine) else machine
 
 
 def node_machine(machine: Machine, host: str) -> Machine:
-    """The machine of one node. Raises OnecatError when the command has not opened it."""
-    found = node_machines(machine).get(host)
-    if found is None:
-        raise OnecatError(
-            f"the model runs on {host} too, which this command has not been told of",
-            expected="the onecat.yaml of the deployment, whose hosts are all asked",
-            next_steps=["name it: --config onecat.yaml"],
-            code=ExitCode.USAGE,
-        )
-    return found
+    """The machine of one node. Raises OnecatError when there is no way to it."""
+    if host == machine.name:
+        return itself(machine)
+    if isinstance(machine, _HeadMachine):
+        return machine.reach_node(host)
+    raise OnecatError(
+        f"the model runs on {host} too, and there is no way from {machine.name} to it here",
+        expected="a command that is told the deployment's onecat.yaml",
+        next_steps=["name it: --config onecat.yaml"],
+        code=ExitCode.USAGE,
+    )

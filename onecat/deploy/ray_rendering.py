@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from onecat.deploy import ray_node
 from onecat.deploy.container import ContainerServer, image_id
 from onecat.deploy.container_rendering import container_spec
-from onecat.deploy.ray_machines import node_machine, node_machines
+from onecat.deploy.host_facts import facts_of
+from onecat.deploy.ray_machines import node_machine
 from onecat.deploy.ray_server import NodePlace, RayServer, remove_unused
 from onecat.deploy.store import DeploymentStore
 from onecat.errors import ExitCode, OnecatError
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from onecat.deploy.container_spec import ContainerSpec
     from onecat.deploy.releases import Release
     from onecat.deploy.request import Run
-    from onecat.facts import Facts
     from onecat.hosts import Machine
 
 PROGRAM_FILE = "ray_node.py"
@@ -68,7 +68,7 @@ def prepare_ray(run: Run, release: Release) -> RayServer:
 
 def found_cluster(run: Run) -> RayCluster:
     """The cluster of the deployment's hosts as they are now. Raises OnecatError with all that stands against it."""
-    machines = node_machines(run.machine)
+    machines = {host: node_machine(run.machine, host) for host in run.deployment.hosts}
     with ThreadPoolExecutor(len(machines)) as pool:
         facts = dict(zip(machines, pool.map(facts_of, machines.values()), strict=True))
     cluster, refused = plan_cluster(run.deployment, run.plan.layout, facts)
@@ -81,14 +81,6 @@ def found_cluster(run: Run) -> RayCluster:
             code=ExitCode.USAGE,
         )
     return cluster
-
-
-def facts_of(machine: Machine) -> Facts:
-    """What there is on a host. Raises OnecatError."""
-    from onecat.hosts import SshMachine
-    from onecat.probe import ProbeOptions, collect, collect_local
-
-    return collect(machine.transport, ProbeOptions()) if isinstance(machine, SshMachine) else collect_local()
 
 
 def node_spec(run: Run, release: Release, cluster: RayCluster, node: RayNode, machine: Machine) -> ContainerSpec:

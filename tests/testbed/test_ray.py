@@ -73,9 +73,10 @@ class RayDeployment(SmallDeployment):
 
     @property
     def machine(self) -> Any:
-        return with_nodes(
-            {each.host: Host(each.host, self.home.data.with_name(f"home-{each.host}")) for each in self.cluster.nodes}
-        )
+        return with_nodes(self.host("head"), self.host)
+
+    def host(self, name: str) -> Host:
+        return Host(name, self.home.data.with_name(f"home-{name}"))
 
     def plan(self, *words: str) -> Plan:
         plan = super().plan("--tensor-parallel-size", "1", "--pipeline-parallel-size", "2", *words)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from onecat.deploy import ray_node
-from onecat.deploy.ray_machines import node_machine, node_machines, with_nodes
+from onecat.deploy.ray_machines import itself, node_machine, with_nodes
 from onecat.deploy.ray_server import IDLE_CPU_SHARE, _IdleFilter, remove_unused, state_of
 from onecat.deploy.server import Activity, ServerState
 from onecat.deploy.strategy import Room, choose
@@ -51,12 +51,12 @@ def test_only_nodes_of_releases_that_are_kept_keep_their_directories(tmp_path: P
     assert sorted(each.name for each in tmp_path.iterdir()) == ["0002-b", "notes"]
 
 
-def test_the_heads_machine_knows_those_of_the_nodes(tmp_path: Path) -> None:
+def test_the_heads_machine_knows_the_way_to_the_other_nodes(tmp_path: Path) -> None:
     head, other = LocalMachine(tmp_path / "a"), LocalMachine(tmp_path / "b")
-    machine = with_nodes({"a": head, "b": other})
+    machine = with_nodes(head, {"b": other}.__getitem__)
     assert machine.data_directory == head.data_directory
     assert node_machine(machine, "b") is other
-    assert node_machines(head) == {"local": head}
+    assert (node_machine(machine, "local"), itself(machine), itself(other)) == (head, head, other)
     with pytest.raises(OnecatError, match="runs on gpu9 too"):
         node_machine(head, "gpu9")
 
