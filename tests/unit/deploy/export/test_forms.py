@@ -67,3 +67,10 @@ def test_a_note_cannot_end_its_comment() -> None:
     for form in CONTAINERS:
         text = next(iter(exported(form, request("cpu", model={"path": "/m", "served_name": served})).values())).text
         assert not re.search(r"^ExecStart=", text, re.MULTILINE), form
+
+
+def test_the_help_names_every_form() -> None:
+    """It is text, so that --help loads none of them."""
+    from onecat.cli.export import FORMS_HELP
+
+    assert sorted(re.findall(r"[a-z]{5,}", FORMS_HELP)) == list(forms())
