@@ -17,6 +17,7 @@ import pytest
 from onecat import deploy
 from onecat.deploy.client_keys import ClientKeys, render_keys
 from onecat.deploy.nginx_build import parse_build
+from onecat.deploy.proxies.directory import LARGEST_LOG
 from onecat.deploy.proxies.own import OwnNginx
 from onecat.deploy.site import Site, SiteLimits, render_main, render_site, with_keys
 from onecat.deploy.store import DeploymentStore
@@ -235,6 +236,20 @@ def test_a_query_does_not_reach_the_log(own: OwnNginx, server: str) -> None:
         somebody.get("/v1/models?api_key=sk-secret")
     assert log(own, 1)[0]["path"] == "/v1/models"
     assert "sk-secret" not in (directory_of(own) / "logs/access.log").read_text()
+
+
+def test_a_large_log_is_begun_anew_with_the_next_change(own: OwnNginx, server: str) -> None:
+    asked = site(server)
+    own.apply(asked)
+    path = directory_of(own) / "logs/access.log"
+    with path.open("r+b") as stream:
+        stream.truncate(LARGEST_LOG + 1)
+    own.apply(asked)
+    with client(asked) as somebody:
+        somebody.get("/v1/models")
+    assert log(own, 1)[0]["status"] == 200
+    assert path.stat().st_size < 1000
+    assert path.with_name("access.log.1").stat().st_size == LARGEST_LOG + 1
 
 
 def test_without_a_server_everybody_is_told_to_come_back(own: OwnNginx) -> None:
