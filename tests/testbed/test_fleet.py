@@ -1,0 +1,179 @@
+"""One deployment on two hosts behind one nginx: real sshds, a Docker daemon of each host's own, the real command."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.testbed import systemd_host as systemd_hosts
+from tests.testbed.command import Onecat
+from tests.testbed.conftest import need_program
+from tests.testbed.docker_daemon import DockerDaemon, running_docker_daemon
+from tests.testbed.operator import Operator
+from tests.testbed.remote_hosts import RemoteHost, running_remote_host
+from tests.testbed.test_up_container import server_image
+from tests.testbed.test_up_remote import Clients, free_port_below_those_of_clients
+
+__all__ = ["server_image"]
+pytestmark = pytest.mark.testbed
+
+PROFILE = """\
+name: small
+extends: [cpu]
+summary: The small server of the tests
+image: {tag: "onecat-test/openai-server:1"}
+launch: {runtime: container}
+"""
+DEPLOYMENT = """\
+name: demo
+profile: ./small.yaml
+model: {{path: {model}}}
+hosts: [gpu1, gpu2]
+addresses: {{gpu2: 127.0.0.3}}
+port: {port}
+proxy: {{listen: "127.0.0.1:{proxy_port}", instance: own}}
+serve: {serve}
+"""
+
+
+class Fleet:
+    """Two hosts, the person who deploys on them, and the files of that person."""
+
+    def __init__(self, onecat: Onecat, person: Operator, folder: Path, hosts: list[RemoteHost], clients: list[Any]):
+        self.onecat = onecat
+        self.person = person
+        self.folder = folder
+        self.hosts = hosts
+        self.clients = clients
+        self.port = free_port_below_those_of_clients()
+        self.endpoint = f"http://127.0.0.1:{self.port + 500}"
+
+    def write(self, serve: str = "{}") -> None:
+        model = self.hosts[0].shared / "tiny"
+        (self.folder / "onecat.yaml").write_text(
+            DEPLOYMENT.format(model=model, port=self.port, proxy_port=self.port + 500, serve=serve)
+        )
+
+    def run(self, *words: str) -> Any:
+        return self.onecat(*words, cwd=self.folder, environment=self.person.environment, timeout=180)
+
+    def containers(self) -> list[list[str]]:
+        return [sorted(each.name for each in client.containers.list(all=True)) for client in self.clients]
+
+
+@pytest.fixture(scope="module")
+def second_daemon(docker_daemon: DockerDaemon) -> Iterator[DockerDaemon]:
+    """The Docker daemon of another host, which has no image."""
+    data_root = Path(tempfile.mkdtemp(prefix="onecat-test-data-"))
+    try:
+        with running_docker_daemon(data_root) as daemon:
+            yield daemon
+    finally:
+        shutil.rmtree(data_root)
+
+
+@pytest.fixture(scope="module")
+def hosts(
+    docker_client: Any,
+    docker_daemon: DockerDaemon,
+    second_daemon: DockerDaemon,
+    server_image: str,  # noqa: F811 - a fixture
+    tmp_path_factory: pytest.TempPathFactory,
+    tiny_model: Path,
+) -> Iterator[list[RemoteHost]]:
+    image = systemd_hosts.ensure_systemd_image(docker_client)
+    program = need_program("docker", "docker.io")
+    folder = tmp_path_factory.mktemp("fleet")
+    shared = folder / "shared"
+    shutil.copytree(tiny_model, shared / "tiny")
+    for path in (shared / "tiny", *(shared / "tiny").iterdir()):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    with contextlib.ExitStack() as stack:
+        started = []
+        for number, daemon in enumerate((docker_daemon, second_daemon), start=1):
+            host = running_remote_host(
+                docker_client,
+                daemon,
+                image,
+                folder / f"gpu{number}",
+                free_port_below_those_of_clients() + 900 + number,
+                name=f"gpu{number}",
+                address=f"127.0.0.{number + 1}",
+                docker_program=program,
+                shared=shared,
+            )
+            started.append(stack.enter_context(host))
+        yield started
+
+
+@pytest.fixture
+def fleet(
+    hosts: list[RemoteHost],
+    docker_daemon: DockerDaemon,
+    second_daemon: DockerDaemon,
+    onecat_with_docker: Onecat,
+    tmp_path: Path,
+) -> Iterator[Fleet]:
+    import docker
+
+    person = Operator(tmp_path / "home")
+    person.write("".join(host.configuration() for host in hosts), "")
+    folder = tmp_path / "deployment"
+    folder.mkdir()
+    (folder / "small.yaml").write_text(PROFILE)
+    clients = [docker.DockerClient(base_url=each.host) for each in (docker_daemon, second_daemon)]
+    made = Fleet(onecat_with_docker, person, folder, hosts, clients)
+    made.write()
+    yield made
+    made.run("down")
+    ours = [[name for name in names if name.startswith("onecat-demo")] for names in made.containers()]
+    for client in clients:
+        client.close()
+    assert ours == [[], []]
+
+
+def test_replicas_on_two_hosts_behind_one_nginx(fleet: Fleet) -> None:
+    refused = fleet.folder / "onecat.yaml"
+    text = refused.read_text()
+    refused.write_text(text.replace("addresses: {gpu2: 127.0.0.3}\n", ""))
+    told = fleet.run("up").expect(2)
+    assert "nginx on gpu1 cannot reach the server on gpu2 at 127.0.0.1" in told.stderr
+    refused.write_text(text)
+
+    planned = fleet.run("up", "--dry-run", "--json").expect(0)
+    plan = planned.json()
+    assert "gpu2 lacks the image onecat-test/openai-server:1, which would be sent from here" in planned.stderr
+    assert (plan["order"], plan["nginx"]) == ([["gpu1", "gpu2"]], "gpu1")
+    up = fleet.run("up", "--json").expect(0)
+    assert "gpu2: sending onecat-test/openai-server:1 to gpu2" in up.stderr, "the second host had no image"
+    document = up.json()
+    assert [(each["host"], each["result"]) for each in document["hosts"]] == [("gpu1", "up"), ("gpu2", "up")]
+    again = fleet.run("up", "--json").expect(0).json()
+    assert [each["result"] for each in again["hosts"]] == ["unchanged", "unchanged"]
+
+    statuses = fleet.run("status", "--json").expect(0).json()["deployments"]
+    assert [(each["host"], each["state"]) for each in statuses] == [("gpu1", "serving"), ("gpu2", "serving")]
+    with Clients(fleet.endpoint) as clients:
+        fleet.clients[0].containers.get("onecat-demo-0001").kill()
+        threading.Event().wait(1)
+    assert 200 in clients.answers and clients.answers[-1] == 200, "the other host answers"
+    assert set(clients.answers) <= {200, 502}
+
+    fleet.write("{max-num-seqs: 3}")
+    with Clients(fleet.endpoint) as clients:
+        changed = fleet.run("up", "--json").expect(0).json()
+    assert [each["result"] for each in changed["hosts"]] == ["up", "up"]
+    assert set(clients.answers) == {200}, clients.answers
+
+    down = fleet.run("down").expect(0)
+    assert "stopped" in down.stdout
+    with pytest.raises(httpx.HTTPError):
+        httpx.get(f"{fleet.endpoint}/health", trust_env=False)
