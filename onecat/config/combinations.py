@@ -32,6 +32,9 @@ SECRET_VARIABLES = {"VLLM_API_KEY": "secrets.api_key"}
 PARALLEL_FLAGS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
 """Flags that a layout stands for."""
 
+HIGHEST_RAY_PORT = 65535 - 599
+"""A node takes 600 ports from `ray.port` on (onecat.planner.ray)."""
+
 LOOKS_SECRET = re.compile(r"(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSPHRASE|CREDENTIALS?)$|PASSWORD", re.IGNORECASE)
 """Names of other variables that hold secrets: HF_TOKEN, AWS_SECRET_ACCESS_KEY, ..."""
 
@@ -155,6 +158,34 @@ def _hosts(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
             yield Conflict(("hosts", index), f"the host `{name}` is listed {count} times", "each host once")
 
 
+def _ray(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
+    """One model across hosts: vLLM refuses Ray on a CPU, and runs on each host in a container of Docker."""
+    ray = deployment.ray
+    if ray is None:
+        return
+    if len(deployment.hosts) < 2:
+        yield Conflict(
+            ("ray",), "`ray` shares one model among hosts, and `hosts` names one", "two hosts or more", at_key=True
+        )
+    if profile.hardware.accelerator != "nvidia":
+        yield Conflict(
+            ("ray",), f"`ray`, and profile `{profile.name}` is not for NVIDIA GPUs", "a profile for them", at_key=True
+        )
+    if (deployment.runtime or profile.launch.runtime) != "container":
+        yield Conflict(("ray",), "`ray` with the native runtime", "runtime: container", at_key=True)
+    if deployment.service != "docker":
+        yield Conflict(("service",), "`service: systemd` with `ray`", "service: docker")
+    backend = deployment.serve.get("distributed-executor-backend", "ray")
+    if backend != "ray":
+        yield Conflict(
+            ("serve", "distributed-executor-backend"), f"the backend {backend} with `ray`", "ray, or leave it out"
+        )
+    if ray.port > HIGHEST_RAY_PORT:
+        yield Conflict(
+            ("ray", "port"), f"ray.port {ray.port}: a node takes the ports after it", f"at most {HIGHEST_RAY_PORT}"
+        )
+
+
 def _profile_runtime(profile: Profile) -> Iterator[Conflict]:
     launch = profile.launch
     if launch.runtime not in launch.runtimes:
@@ -243,6 +274,7 @@ DEPLOYMENT_RULES: tuple[Callable[[Deployment, Profile], Iterator[Conflict]], ...
     _smoke,
     _restart,
     _hosts,
+    _ray,
 )
 PROFILE_RULES: tuple[Callable[[Profile], Iterator[Conflict]], ...] = (
     _profile_runtime,
