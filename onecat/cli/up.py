@@ -93,6 +93,8 @@ def up(
     if machine.is_local and unit.exists():
         print(f"  systemd: to let systemd run it instead: onecat down, then sudo cp {unit} /etc/systemd/system/")
         print(f"           and sudo systemctl enable --now {unit.name}")
+    if release.service == "systemd":
+        print(f"  systemd: systemctl status {release.container}.service")
     print("  next:    onecat status; onecat logs -f; onecat down")
 
 

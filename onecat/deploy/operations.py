@@ -251,6 +251,7 @@ def up_document(release: Release, changed: bool) -> dict[str, Any]:
         "directory": str(release.directory),
         "changed": changed,
         "runtime": release.runtime,
+        "service": release.service,
         "container": release.container,
         "model": release.model,
         "endpoint": release.endpoint,
