@@ -40,7 +40,7 @@ def status(
         several = len(opened.machines) > 1
 
         def look() -> list[Overview]:
-            return overviews(opened.machines, wanted)
+            return overviews(opened.machines, wanted, opened.desk)
 
         if watching:
             from onecat.cli.watch import watch_deployments

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,13 @@ from onecat.deploy.operations import STATUS_SCHEMA, DeploymentStatus, status
 from onecat.deploy.proxies import proxy_of
 from onecat.deploy.store import deployments, find_deployment
 from onecat.errors import ExitCode, OnecatError
+from onecat.hosts import FanOut, Outcome, Task
 from onecat.observe.choices import to_document
 
 if TYPE_CHECKING:
     from onecat.deploy.releases import Release
     from onecat.deploy.store import DeploymentStore
-    from onecat.hosts import Machine
-
-_MOST_AT_ONCE = 16
+    from onecat.hosts import Desk, Machine
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,10 @@ class Overview:
         return self.status.name
 
 
-def overviews(machines: Sequence[Machine], name: str | None) -> list[Overview]:
+def overviews(machines: Sequence[Machine], name: str | None, desk: Desk) -> list[Overview]:
     """All deployments of these hosts, or the one called `name` on each, asked at the same time.
+
+    desk: where a person is asked meanwhile, as for a password; this must be the main thread.
 
     A host that cannot be reached, or has no such deployment where another has it, is told as one. Raises OnecatError
     when there is nothing at all.
@@ -70,8 +71,9 @@ def overviews(machines: Sequence[Machine], name: str | None) -> list[Overview]:
             return error
         return [_overview_or_reason(store) for store in stores]
 
-    with ThreadPoolExecutor(max_workers=max(1, min(len(machines), _MOST_AT_ONCE))) as pool:
-        answers = list(pool.map(of, machines))
+    tasks = [Task(machine.name, functools.partial(_asked, of, machine)) for machine in machines]
+    outcomes = dict(FanOut(tasks, desk=desk).ended())
+    answers = [_answer(outcomes[number]) for number in range(len(machines))]
     found = [each for answer in answers if not isinstance(answer, OnecatError) for each in answer]
     if not found:
         raise next((each for each in answers if isinstance(each, OnecatError)), None) or _nothing(machines)
@@ -81,6 +83,19 @@ def overviews(machines: Sequence[Machine], name: str | None) -> list[Overview]:
         if isinstance(answer, OnecatError)
     ]
     return [*found, *missing]
+
+
+def _asked(
+    of: Callable[[Machine], list[Overview] | OnecatError], machine: Machine, set_limit: Callable[[float], None]
+) -> list[Overview] | OnecatError:
+    return of(machine)
+
+
+def _answer(outcome: Outcome[list[Overview] | OnecatError]) -> list[Overview] | OnecatError:
+    if outcome.error is not None:
+        raise outcome.error
+    assert outcome.result is not None
+    return outcome.result
 
 
 def _overview_or_reason(store: DeploymentStore) -> Overview:

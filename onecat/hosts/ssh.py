@@ -209,6 +209,7 @@ class SshTransport:
         self._connection: Connection | None = None
         self._connecting = threading.Lock()
         self._lost_by: str | None = None
+        self._failed: OnecatError | None = None
         self.reconnects = True
 
     @property
@@ -274,8 +275,14 @@ class SshTransport:
         with self._connecting:
             if self._lost_by is not None and not self.reconnects:
                 raise ConnectionLostError(self._lost_by, where=self.name, code=ExitCode.UNREACHABLE)
+            if self._failed is not None and not self.reconnects:
+                raise self._failed  # who was asked for a password once is not asked again
             if self._connection is None:
-                self._connection = self._access.take_turn(self._target, self._settings)
+                try:
+                    self._connection = self._access.take_turn(self._target, self._settings)
+                except OnecatError as error:
+                    self._failed = error
+                    raise
             return self._connection
 
     @property
