@@ -57,8 +57,10 @@ def prepare_ray(run: Run, release: Release) -> RayServer:
         else:
             directory = release.directory
         machine.make_directory(directory)
-        spec = node_spec(run, replace(release, directory=directory), cluster, node, machine)
-        docker_host = release.docker_host if machine.is_local else None
+        # An address of Docker on one host says nothing about another.
+        docker_host = release.docker_host if index == 0 or machine.is_local else None
+        own = replace(release, directory=directory, docker_host=docker_host)
+        spec = node_spec(run, own, cluster, node, machine)
         program = f"{directory}/{PROGRAM_FILE}"
         machine.write(program, Path(ray_node.__file__).read_bytes(), 0o644)
         ContainerServer.prepare(machine, directory, spec, docker_host)
@@ -87,7 +89,7 @@ def node_spec(run: Run, release: Release, cluster: RayCluster, node: RayNode, ma
     """The container of one node: that of a server on one host, in the host's network and with Ray around the server.
 
     Parameters:
-        release: with the node's directory.
+        release: with the node's directory and Docker daemon.
     """
     is_head = node == cluster.head
     suffix = "" if is_head else f"-{_word(node.host)}"
