@@ -24,9 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def reload(
-    config: Annotated[Path, typer.Option("--config", "-c", help="onecat.yaml or its folder.")] = Path(
-        "onecat.yaml"
-    ),
+    config: Annotated[Path, typer.Option("--config", "-c", help="onecat.yaml or its folder.")] = Path("onecat.yaml"),
     hosts: HostOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.keys/1).")] = False,
 ) -> None:
@@ -39,11 +37,10 @@ def reload(
     wanted = hosts or [deployment.proxy.on or deployment.hosts[0]]
     with open_hosts(wanted) as opened:
         (machine, *_) = opened.machines
-        changed = reload_keys(find_deployment(machine, deployment.name), deployment)
+        done = reload_keys(find_deployment(machine, deployment.name), deployment)
     if as_json:
-        document = {"deployment": deployment.name, "changed": changed is not None, "clients": list(changed or ())}
+        document = {"deployment": deployment.name, "changed": done.changed, "clients": list(done.clients)}
         console.print_json({"schema": "onecat.keys/1", **document})
-    elif changed is None:
-        print(f"{deployment.name}: nginx has these keys already")
-    else:
-        print(f"{deployment.name}: nginx lets in {', '.join(changed)}")
+        return
+    already = "" if done.changed else " already"
+    print(f"{deployment.name}: nginx lets in{already} {', '.join(done.clients)}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,6 @@ _KEY = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 LEAST_KEY_LENGTH = 16
 _LONGEST_KEY = 512
-_STEP = "make a key: printf 'NAME %s\\n' \"$(openssl rand -hex 32)\" >> KEYS_FILE; chmod 600 KEYS_FILE"
 
 
 class ClientKeys:
@@ -65,7 +65,9 @@ def read_client_keys(deployment: Deployment, server_key: str | None) -> ClientKe
         mode, content = path.stat().st_mode, path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
-        raise OnecatError(f"the clients' keys cannot be read: {reason}", where=str(path), next_steps=[_STEP]) from error
+        raise OnecatError(
+            f"the clients' keys cannot be read: {reason}", where=str(path), next_steps=[_how_to_make_one(str(path))]
+        ) from error
     if mode & 0o007:
         raise OnecatError(
             "everybody on this machine may read the clients' keys",
@@ -105,14 +107,21 @@ def parse_keys(text: str, where: str) -> tuple[tuple[str, str], ...]:
                 problem,
                 expected=f"NAME KEY; the key: {LEAST_KEY_LENGTH} or more letters, digits and - . _ ~ + /, = at its end",
                 where=f"{where}:{number}",
-                next_steps=[_STEP],
+                next_steps=[_how_to_make_one(where)],
             )
         found.append((words[0], words[1]))
     if not found:
         raise OnecatError(
-            "there is no key in it: nobody could ask the server anything", where=where, next_steps=[_STEP]
+            "there is no key in it: nobody could ask the server anything",
+            where=where,
+            next_steps=[_how_to_make_one(where)],
         )
     return tuple(found)
+
+
+def _how_to_make_one(where: str) -> str:
+    path = shlex.quote(where)
+    return f"make a key: printf 'NAME %s\\n' \"$(openssl rand -hex 32)\" >> {path}; chmod 600 {path}"
 
 
 def _problem(words: Sequence[str], before: Sequence[tuple[str, str]]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onecat.deploy import preflight
@@ -15,11 +16,17 @@ if TYPE_CHECKING:
     from onecat.config import Deployment
     from onecat.deploy.store import DeploymentStore
 
-KEYS_SCHEMA = "onecat.keys/1"
+
+@dataclass(frozen=True)
+class KeysReload:
+    """Who is let in now, by name, and whether that is other than before."""
+
+    clients: tuple[str, ...]
+    changed: bool
 
 
-def reload_keys(store: DeploymentStore, deployment: Deployment) -> tuple[str, ...] | None:
-    """Let nginx let in those whose keys stand in proxy.keys_file now; returns their names, None when nothing changed.
+def reload_keys(store: DeploymentStore, deployment: Deployment) -> KeysReload:
+    """Let nginx let in those whose keys stand in proxy.keys_file now.
 
     Raises OnecatError: for a file that is not as it should be, and where no nginx checks keys; nothing is changed then.
     """
@@ -39,12 +46,11 @@ def reload_keys(store: DeploymentStore, deployment: Deployment) -> tuple[str, ..
         if site is None or not site.checks_keys:
             raise _nobody_checks(store, "nginx checks no keys yet")
         wanted = with_keys(site, keys)
-        if wanted == site:
-            return None
-        traffic.replace_site(wanted)
         names = tuple(dict.fromkeys(name for name, _ in keys.clients))
-        store.audit.record("keys", current.number, clients=list(names))
-        return names
+        if wanted != site:
+            traffic.replace_site(wanted)
+            store.audit.record("keys", current.number, clients=list(names))
+        return KeysReload(names, wanted != site)
 
 
 def _nobody_checks(store: DeploymentStore, found: str) -> OnecatError:

@@ -16,6 +16,7 @@ import pytest
 
 from onecat import deploy
 from onecat.deploy.client_keys import ClientKeys, render_keys
+from onecat.deploy.keys import KeysReload
 from onecat.deploy.nginx_build import parse_build
 from onecat.deploy.proxies.directory import LARGEST_LOG
 from onecat.deploy.proxies.own import OwnNginx
@@ -375,9 +376,9 @@ def test_keys_of_clients_from_onecat_yaml_to_nginx(onecat_home: Path, tiny_model
     try:
         assert (status(ALICE), status(BOB), status(SERVERS_OWN)) == (200, 401, 401)
         file.write_text(f"bob {BOB}\n")
-        assert deploy.reload_keys(small.store, small.deployment(**changes)) == ("bob",)
+        assert deploy.reload_keys(small.store, small.deployment(**changes)) == KeysReload(("bob",), True)
         assert (status(ALICE), status(BOB)) == (401, 200)
-        assert deploy.reload_keys(small.store, small.deployment(**changes)) is None
+        assert not deploy.reload_keys(small.store, small.deployment(**changes)).changed
         file.write_text(f"alice {ALICE}\n")
         assert small.up(**changes).number == release.number
         assert (status(ALICE), status(BOB)) == (200, 401)
