@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onecat.cli import console
+from onecat.errors import ExitCode
 
 if TYPE_CHECKING:
     from onecat.deploy import Forecast, Release
@@ -25,12 +26,19 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would b
 
 
 def show_forecast(forecast: Forecast, as_json: bool, schema: str) -> None:
-    """Print what a command would do. schema: of its document."""
+    """Print what a command would do; exit code 1 when it is known to fail. schema: of its document."""
     if as_json:
         console.print_json({"schema": schema, "changed": False, "dry_run": True, **asdict(forecast)})
-        return
-    print("\n".join(forecast_lines(forecast)))
-    print("would run:  " + shlex.join(forecast.argv))
+    else:
+        print("\n".join(forecast_lines(forecast)))
+        print("would run:  " + shlex.join(forecast.argv))
+    if forecast.obstacle is not None:
+        raise typer.Exit(int(ExitCode.NO))
+
+
+def rollout_document(forecast: Forecast) -> dict[str, Any]:
+    """How a release would take over, without what a plan says already."""
+    return {name: value for name, value in asdict(forecast).items() if name not in ("argv", "plan", "site")}
 
 
 def forecast_lines(forecast: Forecast) -> list[str]:
@@ -51,6 +59,9 @@ def forecast_lines(forecast: Forecast) -> list[str]:
     }
     lines += _row("nginx:", proxies[forecast.proxy])
     lines += _row("endpoint:", f"{forecast.endpoint}/v1")
+    if forecast.obstacle is not None:
+        lines += _row("would fail:", forecast.obstacle)
+        lines += [line for step in forecast.next_steps for line in _row("  next:", step)]
     return lines
 
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onecat.cli import console
+from onecat.cli.changes import forecast_lines, rollout_document
 
 if TYPE_CHECKING:
     from onecat.config import Deployment
+    from onecat.deploy import Forecast
     from onecat.planner import Plan, Reason
 
 COLUMNS = 80
@@ -74,20 +76,42 @@ def plan(
     }
     command_line = flag_settings(settings or []) | {name: value for name, value in named.items() if value is not None}
     deployment = planned_deployment(config, model, profile, runtime)
+    checkpoint = inspect(Path(deployment.model.path))
     facts = None
     if facts_file is not None:
         from onecat.probe import read_facts
 
         facts = read_facts(facts_file)
-    made = make_plan(
-        deployment, load_profile(deployment.profile), inspect(Path(deployment.model.path)), facts, command_line
-    )
+    made = make_plan(deployment, load_profile(deployment.profile), checkpoint, facts, command_line)
+    asked = facts_file is None and model is None and deployment.hosts == ("local",) and not made.refusals
+    forecast = _forecast(deployment, made) if asked else None
     if as_json:
-        console.print_json(to_json(made))
+        console.print_json({**to_json(made), "rollout": None if forecast is None else rollout_document(forecast)})
     else:
         print(text_of(made))
+        if forecast is not None:
+            print("\n".join(["", "ROLLOUT", *forecast_lines(forecast)]))
     if made.refusals:
         raise typer.Exit(int(ExitCode.NO))
+
+
+def _forecast(deployment: Deployment, made: Plan) -> Forecast | None:
+    """How `onecat up` would put this on this machine; None where that cannot be told, which is told."""
+    from onecat.cli.machines import facts_of, local_machine
+    from onecat.config import load_profile
+    from onecat.deploy import UpRequest, forecast_up
+    from onecat.errors import OnecatError
+    from onecat.images import find_runtime
+    from onecat.paths import home
+
+    profile, machine = load_profile(deployment.profile), local_machine()
+    launcher = find_runtime(profile, home()) if made.runtime == "native" else None
+    request = UpRequest(deployment, profile, made, launcher, facts_of(machine), model_is_checked=True)
+    try:
+        return forecast_up(request, machine)
+    except OnecatError as error:
+        console.progress(f"how it would be put on this machine is not known: {error.found}")
+        return None
 
 
 def planned_deployment(config: Path | None, model: Path | None, profile: str | None, runtime: str | None) -> Deployment:

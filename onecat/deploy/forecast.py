@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onecat.deploy import claims
-from onecat.deploy.preparing import decide, prepare_run, with_free_port
+from onecat.deploy.preparing import check_host, decide, prepare_run, with_free_port
 from onecat.deploy.repeating import repeated_run, restart_target, rollback_target
 from onecat.deploy.site import to_document
+from onecat.errors import OnecatError
 from onecat.planner.records import to_json
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Forecast:
     strategy, why: see `onecat.deploy.strategy`. replaces: the number of the release that serves now. gap: whether
     requests would be refused meanwhile; gap_seconds: for how long, as measured before. proxy: whose nginx passes
     requests on. origin: the release that would be repeated. argv: the server's command line. site: of nginx.
+    obstacle: why it would fail before anything is changed, and next_steps: what to type then; None: nothing is known.
     """
 
     strategy: StrategyName
@@ -39,6 +41,8 @@ class Forecast:
     argv: tuple[str, ...]
     plan: dict[str, Any]
     site: dict[str, Any] | None
+    obstacle: str | None = None
+    next_steps: tuple[str, ...] = ()
 
 
 def forecast_up(request: UpRequest, machine: Machine) -> Forecast:
@@ -57,9 +61,17 @@ def forecast_restart(store: DeploymentStore, facts: Facts | None) -> Forecast:
 
 
 def _forecast(run: Run) -> Forecast:
+    obstacle: OnecatError | None = None
+    try:
+        check_host(run)
+    except OnecatError as error:
+        obstacle = error
     current: Release | None = run.store.current()
     strategy = decide(run, current)
-    run = claims.with_claims(with_free_port(run, strategy), current, strategy)
+    try:
+        run = claims.with_claims(with_free_port(run, strategy), current, strategy)
+    except OnecatError as error:
+        obstacle = obstacle or error
     serving = current is not None and strategy.name != "first"
     return Forecast(
         strategy=strategy.name,
@@ -73,4 +85,6 @@ def _forecast(run: Run) -> Forecast:
         argv=run.argv,
         plan=to_json(run.plan),
         site=None if run.site is None else to_document(run.site),
+        obstacle=None if obstacle is None else obstacle.found,
+        next_steps=() if obstacle is None else obstacle.next_steps,
     )

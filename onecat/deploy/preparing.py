@@ -85,6 +85,22 @@ def check_before(run: Run) -> Run:
 
     Raises OnecatError; nothing is changed.
     """
+    plan = run.plan
+    check_host(run)
+    image = None if plan.container is None else _image(run, plan.container.image)
+    run = replace(run, image=image, fingerprint=_fingerprint(run, image))
+    pinned = run.request.image
+    if plan.container is not None and pinned is not None and pinned != image:
+        # The name means another image by now; what is repeated is what ran then.
+        container = replace(plan.container, image=pinned)
+        return replace(
+            run, plan=replace(plan, container=container), image=pinned, fingerprint=_fingerprint(run, pinned)
+        )
+    return run
+
+
+def check_host(run: Run) -> None:
+    """Look at all but the image. Raises OnecatError for what is known to fail."""
     plan, machine, profile = run.plan, run.machine, run.deployment.profile
     preflight.check_plan(plan)
     if plan.container is not None:
@@ -99,22 +115,11 @@ def check_before(run: Run) -> Run:
     preflight.check_disk(machine)
     claims.check_ports(run)
     _check_ports(run)
-    image = None
     # Last, because what is missing here takes minutes to build: nobody should learn of a typo only afterwards.
     if plan.container is None:
         preflight.check_runtime(profile, run.request.launcher, run.argv)
     else:
         preflight.check_readable_in_container(machine, plan.model_directory, container_owner(run))
-        image = _image(run, plan.container.image)
-    run = replace(run, image=image, fingerprint=_fingerprint(run, image))
-    pinned = run.request.image
-    if plan.container is not None and pinned is not None and pinned != image:
-        # The name means another image by now; what is repeated is what ran then.
-        container = replace(plan.container, image=pinned)
-        return replace(
-            run, plan=replace(plan, container=container), image=pinned, fingerprint=_fingerprint(run, pinned)
-        )
-    return run
 
 
 def _image(run: Run, name: str) -> str | None:
