@@ -70,7 +70,10 @@ class HostNginx:
         root, dump = self._root(), self._dump()
         paths = (self._site_path(dump), self._keys_path(dump))
         before = {path: root.read(path) for path in paths}
+        for path in self._trial_paths(dump):  # of a check that was killed
+            root.remove(path)
         if before[paths[0]] is None:
+            root.remove(paths[1])
             return
         try:
             for path in paths:
@@ -139,6 +142,12 @@ class HostNginx:
     def _site_path(self, dump: Dump) -> str:
         return f"{dump.site_directory}/onecat-{self._name}.conf"
 
+    def _trial_paths(self, dump: Dump) -> tuple[str, str, str]:
+        """Beside nginx.conf, where its relative paths mean the same: another one of it, our site, the keys."""
+        folder = posixpath.dirname(dump.main)
+        trial, candidate, keys = (f"{folder}/.onecat-{self._name}.{end}" for end in ("trial", "candidate", "keys"))
+        return trial, candidate, keys
+
     def _keys_path(self, dump: Dump) -> str:
         return f"{dump.site_directory}/onecat-{self._name}.keys"
 
@@ -206,8 +215,7 @@ class HostNginx:
         if found:
             raise _clash(site, found[0])
         ours = self._site_path(dump)
-        folder = posixpath.dirname(dump.main)
-        trial, candidate, keys = (f"{folder}/.onecat-{self._name}.{end}" for end in ("trial", "candidate", "keys"))
+        trial, candidate, keys = self._trial_paths(dump)
         others = [
             f"{dump.site_directory}/{name}"
             for name in root.names(dump.site_directory)
