@@ -47,15 +47,21 @@ class Load:
 
     Parameters:
         endpoint: address without /v1. clients: how many ask at the same time. tokens: least and most of an answer.
+        pause: seconds that each client waits between an answer and its next question.
     """
 
     def __init__(
-        self, endpoint: str, clients: int = 50, tokens: tuple[int, int] = (4, 24), model: str = "tiny"
+        self,
+        endpoint: str,
+        clients: int = 50,
+        tokens: tuple[int, int] = (4, 24),
+        model: str = "tiny",
+        pause: float = 0.0,
     ) -> None:
         parts = urlsplit(endpoint)
         assert parts.hostname is not None and parts.port is not None
         self._address = (parts.hostname, parts.port)
-        self._clients, self._tokens, self._model = clients, tokens, model
+        self._clients, self._tokens, self._model, self._pause = clients, tokens, model, pause
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self.began = 0.0
@@ -97,6 +103,7 @@ class Load:
             except (OSError, asyncio.IncompleteReadError, asyncio.TimeoutError, ValueError, KeyError) as error:
                 self.tally.lost.append(f"{self._since():.2f} s: client {number}: {type(error).__name__}: {error}")
                 connection = None
+            await asyncio.sleep(self._pause)
         if connection is not None:
             connection.close()
 
