@@ -51,6 +51,9 @@ class HostNginx:
     def __init__(self, store: DeploymentStore) -> None:
         self._store = store
         self._name = store.name
+        # Neither changes while one command runs, and asking takes a program each time.
+        self._known_build: NginxBuild | None = None
+        self._known_pid_path: str | None = None
 
     def check(self, site: Site, directory: str) -> None:
         root = self._root()
@@ -132,7 +135,9 @@ class HostNginx:
         return found
 
     def _build(self, root: Machine) -> NginxBuild:
-        return build_of(root, need_nginx(root))
+        if self._known_build is None:
+            self._known_build = build_of(root, need_nginx(root))
+        return self._known_build
 
     def _text(self, root: Machine, dump: Dump, site: Site) -> str:
         build = self._build(root)
@@ -157,13 +162,16 @@ class HostNginx:
         return f"{folder}/onecat-{self._name}.access.log"
 
     def _pid(self, root: Machine, dump: Dump) -> int | None:
-        return running_pid(root, dump.pid_path(self._build(root)))
+        self._known_pid_path = dump.pid_path(self._build(root))
+        return running_pid(root, self._known_pid_path)
 
     def _any_pid(self, root: Machine) -> int | None:
-        found = host_configuration(root)
-        if isinstance(found, Dump):
-            return self._pid(root, found)
-        return running_pid(root, self._build(root).path("pid-path") or "/run/nginx.pid")
+        """The master process, also while nginx could not read its files any more."""
+        if self._known_pid_path is None:
+            found = host_configuration(root)
+            if isinstance(found, Dump):
+                return self._pid(root, found)
+        return running_pid(root, self._known_pid_path or self._build(root).path("pid-path") or "/run/nginx.pid")
 
     def _serves_on(self, root: Machine) -> bool:
         site = f"{self._usual_folder(root)}/onecat-{self._name}.conf"
