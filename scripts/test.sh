@@ -14,7 +14,7 @@ if [ $root = yes ]; then
     say "all tests: the first run downloads about 1 GB and needs about 12 GB of disk, 5 GB of it kept in $cache"
     missing=
     need() { missing="$missing $*"; }
-    command -v nginx >/dev/null || need nginx-light
+    command -v nginx >/dev/null || need nginx
     command -v sshd >/dev/null || need openssh-server
     command -v ssh >/dev/null || need openssh-client
     command -v debootstrap >/dev/null || need debootstrap

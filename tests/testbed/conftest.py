@@ -174,7 +174,7 @@ def systemd_host(
 @pytest.fixture(scope="session")
 def nginx() -> str:
     """The path of a real nginx."""
-    return need_program("nginx", "nginx-light")
+    return need_program("nginx", "nginx")
 
 
 @pytest.fixture
