@@ -41,6 +41,8 @@ STATE_PATH = Path("/run/onecat/state/state.json")
 UNUSABLE_CONFIGURATION = 78
 # moby, restartmanager: a run of 10 s sets the pause back to 0.1 s. A little more, since ours begins later.
 DOCKERS_STABLE_SECONDS = 11.0
+# Process 1 of a container with --init: Docker's and Podman's.
+_CONTAINER_INITS = ("docker-init", "tini", "catatonit")
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _SIGNALS = (*_STOPS, signal.SIGCHLD)
 _MODULES = ("__init__", "files", "deploy/__init__", "deploy/processes", "deploy/supervisor", "deploy/container_guard")
@@ -232,7 +234,7 @@ def _unblock_signals() -> None:
 
 def _kill_the_rest() -> None:
     """Kill what the server left behind. Only where all that can be reached is the container's own."""
-    if os.getppid() == 1:
+    if os.getppid() == 1 and Path("/proc/1/comm").read_text(encoding="utf-8").strip() in _CONTAINER_INITS:
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
 
