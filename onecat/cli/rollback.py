@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from onecat.cli import console
-from onecat.cli.changes import ConfigOption, DryRunOption, NameArgument, show_change, show_forecast
+from onecat.cli.changes import ConfigOption, DryRunOption, NameArgument
 from onecat.cli.machines import HostOption
 
 SCHEMA = "onecat.rollback/1"
@@ -28,18 +27,14 @@ def rollback(
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.rollback/1).")] = False,
 ) -> None:
     from onecat import deploy
-    from onecat.cli.fleet import front_of_store
-    from onecat.cli.machines import chosen_hosts, facts_of, only_host, open_hosts
-    from onecat.cli.status import chosen_name
+    from onecat.cli.repeated import places, repeat
 
-    with open_hosts(chosen_hosts(hosts, config, name)) as opened:
-        machine = only_host(opened)
-        store = deploy.find_deployment(machine, chosen_name(name, config))
-        if dry_run:
-            show_forecast(deploy.forecast_rollback(store, to, facts_of(machine)), as_json, SCHEMA)
-            return
-        before = store.current()
-        console.end_like_ctrl_c()
-        with front_of_store(store) as front:
-            release = deploy.rollback(store, to, facts_of(machine), console.progress, front)
-    show_change(release, before is None or before.number != release.number, as_json, SCHEMA)
+    with places(hosts, config, name) as found:
+        repeat(
+            found,
+            lambda each: deploy.forecast_rollback(each.store, to, each.facts, each.front),
+            lambda each: deploy.rollback(each.store, to, each.facts, each.report, each.front),
+            dry_run,
+            as_json,
+            SCHEMA,
+        )

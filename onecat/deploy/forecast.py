@@ -13,6 +13,7 @@ from onecat.errors import OnecatError
 from onecat.planner.records import to_json
 
 if TYPE_CHECKING:
+    from onecat.deploy.front import Front
     from onecat.deploy.releases import ProxyKind, Release, StrategyName
     from onecat.deploy.request import Run, UpRequest
     from onecat.deploy.store import DeploymentStore
@@ -50,14 +51,16 @@ def forecast_up(request: UpRequest, machine: Machine) -> Forecast:
     return _forecast(prepare_run(request, machine, lambda text: None))
 
 
-def forecast_rollback(store: DeploymentStore, number: int | None, facts: Facts | None) -> Forecast:
+def forecast_rollback(
+    store: DeploymentStore, number: int | None, facts: Facts | None, front: Front | None = None
+) -> Forecast:
     """What `rollback` would do. Raises OnecatError where there is no such release."""
-    return _forecast(repeated_run(store, rollback_target(store, number), "rollback", facts, lambda text: None))
+    return _forecast(repeated_run(store, rollback_target(store, number), "rollback", facts, lambda text: None, front))
 
 
-def forecast_restart(store: DeploymentStore, facts: Facts | None) -> Forecast:
+def forecast_restart(store: DeploymentStore, facts: Facts | None, front: Front | None = None) -> Forecast:
     """What `restart` would do. Raises OnecatError where nothing has served."""
-    return _forecast(repeated_run(store, restart_target(store), "restart", facts, lambda text: None))
+    return _forecast(repeated_run(store, restart_target(store), "restart", facts, lambda text: None, front))
 
 
 def _forecast(run: Run) -> Forecast:

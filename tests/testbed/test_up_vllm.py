@@ -16,6 +16,7 @@ import pytest
 
 from onecat.errors import ExitCode
 from tests.testbed.command import Onecat
+from tests.testbed.load import Load
 
 pytestmark = pytest.mark.engine
 
@@ -88,18 +89,34 @@ def vllm_processes(port: int) -> set[int]:
     return found
 
 
-def test_a_native_vllm_starts_comes_back_and_stops(with_engine: Onecat, nginx: str, configuration: Path) -> None:
+def test_a_native_vllm_starts_is_replaced_under_load_comes_back_and_stops(
+    with_engine: Onecat, nginx: str, configuration: Path
+) -> None:
     from onecat.deploy import processes
 
     up = with_engine("up", "--config", configuration, "--runtime", "native", "--json", timeout=300).expect(0)
     document = up.json()
     assert (document["schema"], document["changed"], document["model"]) == ("onecat.up/1", True, "tiny")
-    for phase in ("starting the engine process", "ready after", "it answered", "nginx answers at"):
+    for phase in ("starting the engine process", "ready after", "it answered", "nginx sends requests to"):
         assert phase in up.stderr
     ask(document["endpoint"])
 
     again = with_engine("up", "--config", configuration, "--runtime", "native", "--json").expect(0).json()
     assert (again["changed"], again["release"]) == (False, 1)
+
+    # Two real engines side by side, and no client notices.
+    with Load(document["endpoint"], clients=8, tokens=(4, 24), pause=2) as load:
+        load.wait_for(20)
+        changed = ("--set", "max-num-seqs=8", "--runtime", "native", "--json")
+        document = with_engine("up", "--config", configuration, *changed, timeout=400).expect(0).json()
+        load.wait_for(max(100, load.tally.answered + 20))
+    print(f"{load.tally.answered} answers of vLLM, {load.tally.asked_again} kept connections renewed")
+    assert (load.tally.lost, load.tally.refused) == ([], [])
+    listed = with_engine("releases", "demo", "--json").expect(0).json()["deployments"][0]["releases"]
+    assert [(each["release"], each["outcome"], each["strategy"]) for each in listed] == [
+        (2, "serving", "blue-green"),
+        (1, "stopped", "first"),
+    ]
 
     found = status(with_engine, configuration)
     assert (found["state"], found["health"], found["runtime"], found["model"]) == ("serving", "ok", "native", "tiny")
