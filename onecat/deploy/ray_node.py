@@ -27,6 +27,9 @@ from typing import NoReturn
 INCOMPLETE, UNUSABLE = 75, 78
 STOP_SECONDS = 20
 POLL_SECONDS = 0.5
+JOIN_TRIES = 2
+JOINED_SECONDS = 120
+"""A node that lived for so long had joined: its end is the end, and not a head that was not ready for it."""
 WORKER_CLASSES = ("RayWorkerProc", "RayWorkerWrapper")
 """Of vLLM 0.27.1 (vllm/v1/executor/ray_executor_v2.py, ray_utils.py)."""
 
@@ -173,9 +176,31 @@ def answers(address: str) -> bool:
         return False
 
 
-def worker(options: dict[str, str], start: list[str]) -> NoReturn:
-    """Wait until the head answers, then become Ray."""
-    address, silence = options["address"], float(options["silence"])
+def worker(options: dict[str, str], start: list[str]) -> int:
+    """Wait until the head answers, then join it; the head may answer before it can be joined."""
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, _stop)
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        _wait_for_head(options["address"], float(options["silence"]))
+        for tries_left in reversed(range(JOIN_TRIES)):
+            began = time.monotonic()
+            status = _started(start, processes).wait()
+            say(f"Ray ended with status {status}")
+            if tries_left == 0 or time.monotonic() - began > JOINED_SECONDS:
+                break
+            say("joining the head once more")
+        return INCOMPLETE
+    except Stopped:
+        return 0
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for process in processes:
+            _end(process)
+
+
+def _wait_for_head(address: str, silence: float) -> None:
     limit = time.monotonic() + silence
     if not answers(address):
         say(f"waiting for the head at {address}")
@@ -184,10 +209,6 @@ def worker(options: dict[str, str], start: list[str]) -> NoReturn:
                 say(f"the head at {address} has not answered for {silence:.0f} s: is its port open to this host?")
                 sys.exit(INCOMPLETE)
             time.sleep(POLL_SECONDS)
-    try:
-        os.execvp(start[0], start)
-    except FileNotFoundError:
-        _missing(start[0])
 
 
 def nodes(address: str) -> NoReturn:

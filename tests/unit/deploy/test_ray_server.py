@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,16 @@ def test_a_worker_tells_a_head_that_does_not_answer() -> None:
         ray_node.INCOMPLETE,
         "onecat: the head at 127.0.0.1:1 has not answered for 0 s: is its port open to this host?",
     )
+
+
+def test_a_worker_that_comes_too_early_joins_once_more(tmp_path: Path) -> None:
+    tries = tmp_path / "tries"
+    with socket.socket() as head:
+        head.bind(("127.0.0.1", 0))
+        head.listen()
+        address = f"127.0.0.1:{head.getsockname()[1]}"
+        found = run("worker", "--address", address, "--silence", "5", "--", "sh", "-c", f"echo >> {tries}; exit 1")
+    assert (found.returncode, tries.read_text().count("\n")) == (ray_node.INCOMPLETE, ray_node.JOIN_TRIES)
 
 
 def test_a_head_tells_which_node_has_not_come() -> None:
