@@ -22,7 +22,7 @@ for each in /proc/[0-9]*/fd/*; do
   [ "$each" -ef "$1" ] || continue
   process=${each%/fd/*}
   if grep -q FLOCK "$process/fdinfo/${each##*/}" 2>/dev/null; then
-    printf '%s %s\n' "${process#/proc/}" "$(tr '\0\n' '  ' <"$process/cmdline" | cut -c 1-200)"
+    printf '%s %s\n' "${process#/proc/}" "$(tr '\0\n' '  ' <"$process/cmdline" | cut -c 1-4000)"
   fi
 done
 """
@@ -117,8 +117,13 @@ def unlock_document(deployment: str, held: HeldLock | None, broken: bool) -> dic
 def _holders(machine: Machine, path: str) -> tuple[tuple[int, str], ...]:
     told = machine.run(["sh", "-c", _HOLDERS, "sh", path]).stdout.decode(errors="replace")
     rows = (line.partition(" ") for line in told.splitlines())
-    found = {int(pid): command.strip() for pid, _, command in rows if pid.isdigit()}
+    found = {int(pid): _shown(command) for pid, _, command in rows if pid.isdigit()}
     return tuple(sorted(found.items()))
+
+
+def _shown(command: str) -> str:
+    """A command line for a person: that of a lock which is held over SSH is a whole script."""
+    return "onecat-lock, for a onecat on another machine" if " onecat-lock " in command else command.strip()[:200]
 
 
 def _is_free(machine: Machine, path: str) -> bool:

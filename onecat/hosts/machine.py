@@ -177,7 +177,7 @@ class LocalMachine:
     def read(self, path: str) -> bytes | None:
         try:
             return Path(path).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # the latter below /proc
             return None
 
     def read_part(self, path: str, offset: int, size: int) -> bytes:

@@ -66,9 +66,14 @@ class SftpFiles:
             return None
         content = bytearray()
         # Files that the kernel makes up, as those of /proc, may come in any pieces, so only their end ends them.
-        made_up = path.startswith(("/proc/", "/sys/"))
+        made_up = _is_made_up(path)
         while True:
-            piece = self._piece(path, handle, len(content), PIECE_BYTES)
+            try:
+                piece = self._piece(path, handle, len(content), PIECE_BYTES)
+            except OSError:
+                if made_up:
+                    return None  # the process that it is about has ended meanwhile
+                raise
             content += piece
             if not piece or (len(piece) < PIECE_BYTES and not made_up):
                 break
@@ -240,7 +245,7 @@ class SftpFiles:
 
     def _refused(self, error: OSError, path: str) -> NoReturn:
         """Raises what the host's kernel has said, as far as SFTP tells: it has a number for few errors only."""
-        if error.errno is None and path and _STATVFS in self._client.extensions:
+        if error.errno is None and path and not _is_made_up(path) and _STATVFS in self._client.extensions:
             try:
                 full = self.free_bytes(path) < 2 * PIECE_BYTES
             except OSError:
@@ -281,6 +286,11 @@ def _client_class() -> Any:
             return kind, data
 
     return Client
+
+
+def _is_made_up(path: str) -> bool:
+    """Whether the kernel makes a file up when it is read."""
+    return path.startswith(("/proc/", "/sys/"))
 
 
 def _pieces(content: bytes) -> list[tuple[Any, bytes]]:
