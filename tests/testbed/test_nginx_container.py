@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from onecat import deploy
 from onecat.config import Deployment
 from onecat.config.schema import Model, Proxy
 from onecat.deploy.proxies.choosing import choose_proxy, site_for
@@ -19,7 +20,9 @@ from onecat.deploy.site import Site
 from onecat.deploy.store import DeploymentStore
 from onecat.errors import OnecatError
 from onecat.hosts import LocalMachine
+from onecat.paths import Home
 from tests.testbed.cache import Cache
+from tests.testbed.deployments import SmallDeployment
 from tests.testbed.docker_daemon import DockerDaemon
 from tests.testbed.nginx_image import ensure_nginx_image
 from tests.testbed.nginx_servers import ALICE, BOB, KEYS, SERVERS_OWN, certificate, free_port, running_server, site
@@ -114,3 +117,19 @@ def test_it_is_taken_where_its_image_is(image: str, docker_daemon: DockerDaemon,
     with pytest.raises(OnecatError, match="the Docker daemon has no image onecat-test/none:1") as told:
         choose_proxy(machine, deployment("onecat-test/none:1"), docker_daemon.host)
     assert told.value.next_steps[0] == "docker pull onecat-test/none:1"
+
+
+def test_releases_follow_one_another_behind_it(
+    image: str, docker_daemon: DockerDaemon, docker_client: Any, tiny_model: Path, tmp_path: Path
+) -> None:
+    home = Home(tmp_path / "data", tmp_path / "cache")
+    small = SmallDeployment(home, tiny_model, free_port(), free_port(), docker_host=docker_daemon.host)
+    proxy = {"listen": f"127.0.0.1:{small.proxy_port}", "instance": "container", "image": image}
+    release = small.up(proxy=proxy)
+    container = docker_client.containers.get(NAME).id
+    assert small.up("--max-num-seqs", "8", proxy=proxy).number == 2
+    assert docker_client.containers.get(NAME).id == container
+    assert status(replace(site(), listen=f"127.0.0.1:{small.proxy_port}")) == 200
+    assert (release.proxy_kind, small.status().state) == ("container", "serving")
+    deploy.down(small.store)
+    assert docker_client.containers.list(all=True, filters={"name": NAME}) == []
