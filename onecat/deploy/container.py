@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from onecat.deploy.container_spec import (
     to_document,
 )
 from onecat.deploy.server import Activity, ServerState
-from onecat.deploy.store import deployments_directory, read_json, write_json
+from onecat.deploy.store import deployments_directory, read_json, understood, write_json
 from onecat.deploy.supervisor import ACCEPTED_FILE
 from onecat.errors import ExitCode, OnecatError
 from onecat.images.docker_engine import client_arguments, engine_address, require_recent, unreachable
@@ -34,8 +35,7 @@ SPEC_FILE = "container.json"
 SAVED_LOG = "server.log"
 HOME_LABEL = "io.onecat.home"
 _SAVED_LINES = 5000
-# What the engine answers about a container that has ended or was removed a moment ago.
-_GONE = (404, 409)
+_ENDING_SECONDS = 0.5
 # User and group of nobody in Debian's images, where neither the operator nor the model's owner is an ordinary user.
 NOBODY = (65534, 65534)
 
@@ -119,8 +119,11 @@ class ContainerServer:
                 return Activity(0.0, 0)
             try:
                 return activity_of(container.stats(stream=False, one_shot=True))
-            except APIError as error:
-                if error.status_code not in _GONE:
+            except APIError:
+                # One that ends just now: not found, a conflict, or a control group that is gone already.
+                time.sleep(_ENDING_SECONDS)
+                container = self._find()
+                if container is not None and container.status == "running":
                     raise
                 return Activity(0.0, 0)
 
@@ -161,12 +164,15 @@ class ContainerServer:
         document = read_json(self._machine, path)
         if document is None:
             raise OnecatError(f"{path} is missing on {self._machine.name}", code=ExitCode.NEEDS_PERSON)
-        return from_document(document)
+        with understood(self._machine, path):
+            return from_document(document)
 
     def _told_by_guard(self, spec: ContainerSpec) -> Mapping[str, Any] | None:
         """What the guard last wrote; None when it has not yet, or what the container wrote there is no such thing."""
+        if spec.state_directory is None:
+            return None
         try:
-            document = read_json(self._machine, f"{spec.state_directory}/{STATE_FILE}")
+            document = json.loads(self._machine.read(f"{spec.state_directory}/{STATE_FILE}") or b"null")
         except ValueError:
             return None
         is_ours = isinstance(document, dict) and document.get("schema") == container_guard.SCHEMA

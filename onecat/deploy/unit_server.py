@@ -19,7 +19,7 @@ from onecat.deploy import daemon_reload, units
 from onecat.deploy.container import SAVED_LOG, SPEC_FILE, ContainerServer
 from onecat.deploy.container_spec import STOP_SECONDS, ContainerSpec, from_document
 from onecat.deploy.server import Activity, ServerState
-from onecat.deploy.store import read_json, write_json
+from onecat.deploy.store import read_json, understood, write_json
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
@@ -259,6 +259,8 @@ class UnitServer:
         root.write(f"{state}/starting", b"", 0o644)
         self._install(f"{UNIT_FOLDER}/{GATE_FILE}", f"{state}/{GATE_FILE}", 0o755)
         self._install(f"{UNIT_FOLDER}/{name}", f"{UNIT_DIRECTORY}/{name}", 0o644)
+        # Before systemd reads it, so that it knows; without the mark `accepted` it starts at no boot.
+        self._systemctl("enable", "--no-reload", name)
         found = self._show()
         if found["LoadState"] != "loaded" or found["NeedDaemonReload"] == "yes":
             daemon_reload.reload(root, self._docker_host, self._settings()["allow_daemon_reload"])
@@ -278,7 +280,6 @@ class UnitServer:
                 code=ExitCode.ROLLED_BACK,
             )
         root.write(f"{self._state_directory}/accepted", b"", 0o644)
-        self._systemctl("enable", "--no-reload", name)
 
     def stop(self) -> None:
         root, name = self._root(), self._unit
@@ -331,7 +332,8 @@ class UnitServer:
         document = read_json(self._machine, path)
         if document is None:
             raise OnecatError(f"{path} is missing on {self._machine.name}", code=ExitCode.NEEDS_PERSON)
-        return from_document(document)
+        with understood(self._machine, path):
+            return from_document(document)
 
     @property
     def _unit(self) -> str:
