@@ -48,9 +48,13 @@ def forecast_lines(forecast: Forecast) -> list[str]:
         lines.append(f"{'replaces:':<12}release {forecast.replaces}")
         lines += _row("strategy:", f"{forecast.strategy}, since {forecast.why}")
     if forecast.gap:
-        seconds = "of a length not measured yet" if forecast.gap_seconds is None else f"of {forecast.gap_seconds:.0f} s"
         what = "requests are answered 503 (Retry-After)" if forecast.proxy is not None else "nobody listens"
-        lines += _row("gap:", f"{seconds}, in which {what}; the one before took as long")
+        seconds = (
+            "its length is not measured yet"
+            if forecast.gap_seconds is None
+            else f"about {forecast.gap_seconds:.0f} s, as the one before took"
+        )
+        lines += _row("gap:", f"{what}; {seconds}")
     proxies = {
         "host": "the host's (one file of its configuration)",
         "own": "of this user, its files in onecat's own directory",

@@ -45,7 +45,7 @@ def lines(store: DeploymentStore) -> list[str]:
     current = store.current()
     number = None if current is None else current.number
     rows = [_row(each, each.number == number) for each in store.releases()[::-1]]
-    head = ("", "RELEASE", "OUTCOME", "MADE (UTC)", "HOW", "START", "GAP", "BY")
+    head = ("", "NO", "OUTCOME", "MADE (UTC)", "HOW", "START", "GAP", "BY")
     widths = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head) - 1)]
     table = []
     for row in [head, *rows]:
@@ -55,13 +55,13 @@ def lines(store: DeploymentStore) -> list[str]:
 
 
 def _row(release: Release, is_current: bool) -> tuple[str, ...]:
-    again = "" if release.origin is None else f" of {release.origin}"
+    repeated = f"{release.purpose} {'to' if release.purpose == 'rollback' else 'of'} {release.origin}"
     return (
         "*" if is_current else "",
         str(release.number),
         release.outcome,
         release.created_at[:16].replace("T", " "),
-        release.strategy if release.purpose == "up" else f"{release.purpose}{again}, {release.strategy}",
+        release.strategy if release.origin is None else repeated,
         "" if release.start_seconds is None else f"{release.start_seconds:.0f} s",
         "" if release.gap_seconds is None else f"{release.gap_seconds:.0f} s",
         release.created_by,

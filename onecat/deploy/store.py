@@ -3,8 +3,8 @@
 deployments/NAME/lock                who is deploying
 deployments/NAME/deployment.json     which release is the current one, which one is tried beside it
 deployments/NAME/audit.jsonl         who did what when
-deployments/NAME/traffic.json        where nginx sends requests
-deployments/NAME/proxy/              an nginx of our own: its files, process id and logs
+deployments/NAME/traffic-own.json    where an nginx of that kind sends requests
+deployments/NAME/proxy/              an nginx of our own: its files, process id and logs; proxy-container/: of one in a container
 deployments/NAME/releases/0003/      plan.json, release.json, launch.json or container.json, nginx/, systemd/
 """
 
@@ -58,18 +58,21 @@ class DeploymentStore:
 
     def load(self, number: int) -> Release | None:
         directory = self.release_directory(number)
-        document = read_json(self.machine, f"{directory}/release.json")
-        return None if document is None else from_document(document, directory)
+        path = f"{directory}/release.json"
+        document = read_json(self.machine, path)
+        if document is None:
+            return None
+        with understood(self.machine, path):
+            return from_document(document, directory)
 
     def current(self) -> Release | None:
         """The release that serves or should serve; None when there is none or it was taken down."""
-        number = self._deployment().get("current")
-        return None if number is None else self.load(number)
+        return self._said(self._deployment().get("current"))
 
     def canary(self) -> Release | None:
         """The release that is tried beside the current one."""
         found = self.canary_document()
-        return None if found is None else self.load(found["release"])
+        return None if found is None else self._said(found.get("release"))
 
     def canary_document(self) -> dict[str, Any] | None:
         """What was written down about the canary: its release, share and limits; see `onecat.deploy.canary`."""
@@ -136,10 +139,12 @@ class DeploymentStore:
         write_json(self.machine, self._document, document)
 
     def prune(self, keep: int) -> None:
-        """Remove the oldest releases; the current one and those that still serve stay."""
+        """Remove the oldest releases; the current one, the one to go back to and those that still serve stay."""
         current = self.current()
-        protected = {current.number} if current else set()
-        for release in self.releases()[:-keep]:
+        kept = self.releases()
+        earlier = [each for each in kept if each.served_at and current and each.fingerprint != current.fingerprint]
+        protected = {each.number for each in (current, *earlier[-1:]) if each is not None}
+        for release in kept[:-keep]:
             if release.number not in protected and not release.live:
                 self.machine.remove(release.directory)
 
@@ -172,7 +177,15 @@ class DeploymentStore:
             raise _held(self, held) from held
 
     def _deployment(self) -> dict[str, Any]:
-        return read_json(self.machine, self._document) or {}
+        found = read_json(self.machine, self._document)
+        with understood(self.machine, self._document):
+            return dict(found or {})
+
+    def _said(self, number: Any) -> Release | None:
+        """The release of a number that deployment.json says; None where it says none, or its directory is gone."""
+        with understood(self.machine, self._document):
+            number = None if number is None else int(number)
+        return None if number is None else self.load(number)
 
 
 def deployments_directory(machine: Machine) -> str:
@@ -204,9 +217,26 @@ def find_deployment(machine: Machine, name: str | None) -> DeploymentStore:
 
 
 def read_json(machine: Machine, path: str) -> Any | None:
-    """The document in a file of a host, or None when there is no such file. Raises ValueError when it is not JSON."""
+    """The document in a file of a host, or None when there is no such file. Raises OnecatError when it is not JSON."""
     content = machine.read(path)
-    return None if content is None else json.loads(content)
+    with understood(machine, path):
+        return None if content is None else json.loads(content)
+
+
+@contextlib.contextmanager
+def understood(machine: Machine, path: str) -> Iterator[None]:
+    """While a document of onecat's own is read: what somebody has made of it by hand is told with its place."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OnecatError(
+            "a file that onecat has written is damaged",
+            expected="what onecat wrote there; nobody else changes it",
+            where=path if machine.is_local else f"{path} on {machine.name}",
+            details=[f"{type(error).__name__}: {error}"],
+            next_steps=["correct it, or put back a copy of it", "onecat releases"],
+            code=ExitCode.NEEDS_PERSON,
+        ) from error
 
 
 def write_json(machine: Machine, path: str, document: Any, mode: int = 0o600) -> None:

@@ -45,6 +45,7 @@ def go_back(
         server.stop()
         with contextlib.suppress(OSError):  # a full disk: the message matters more than this note
             run.store.end(release, "interrupted" if error is None else "failed", None if error is None else error.found)
+            run.store.prune(run.deployment.rollout.keep_releases)
 
     try:
         routed = beside and gets_requests(run, release)

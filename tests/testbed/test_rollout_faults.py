@@ -107,6 +107,29 @@ def test_a_disk_that_fills_up_meanwhile(small: SmallDeployment, small_disk: Call
         deploy.down(small.store)
 
 
+def ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_before_the_switch_ends_the_new_one_and_after_it_the_new_one_stays(small: SmallDeployment) -> None:
+    small.up()
+    with Load(f"http://127.0.0.1:{small.proxy_port}", clients=4) as load:
+        for line in ("blue-green", "starting release", "ready after", "it answered"):
+            small.reactions[line] = ctrl_c
+            with pytest.raises(KeyboardInterrupt):
+                small.up("--max-num-seqs", "8")
+            assert (small.status().state, small.status().release) == ("serving", 1), line
+        small.reactions["stopping release 1"] = ctrl_c
+        with pytest.raises(KeyboardInterrupt):
+            small.up("--max-num-seqs", "8")
+        assert small.reported[-1] == "interrupted; the new release already serves and stays"
+        serving = small.status().release
+        assert small.up("--max-num-seqs", "8").number == serving
+        load.wait_for(load.tally.answered + 8)
+    assert (load.tally.lost, load.tally.refused) == ([], [])
+    assert [each.number for each in small.store.releases() if each.live] == [serving]
+
+
 def test_recreate_starts_the_old_release_again_when_the_new_one_fails(small: SmallDeployment) -> None:
     rollout = {"strategy": "recreate"}
     small.up(rollout=rollout)

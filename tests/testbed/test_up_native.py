@@ -252,14 +252,15 @@ def test_configured_prompts_decide(small: SmallDeployment) -> None:
     assert small.status().release == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_start_is_stopped_again(small: SmallDeployment, number: signal.Signals) -> None:
     program = f"""
-import signal, sys
+import sys
 from pathlib import Path
+from onecat.cli import console
 from onecat.paths import Home
 from tests.testbed.deployments import SmallDeployment
-signal.signal(signal.SIGTERM, signal.default_int_handler)
+console.end_like_ctrl_c()
 home = Path({str(small.home.data)!r})
 small = SmallDeployment(Home(home, home), Path({str(small.model)!r}), {small.port}, {small.proxy_port})
 try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,18 @@ def test_old_releases_go_and_the_current_one_stays(store: DeploymentStore) -> No
         make(store, "failed")
     store.prune(keep=3)
     assert [release.number for release in store.releases()] == [1, 6, 7, 8]
+
+
+def test_the_release_to_go_back_to_stays(store: DeploymentStore) -> None:
+    older, good = make(store, "stopped"), make(store, "stopped")
+    for each in (older, good):
+        store.save(replace(each, fingerprint="before", served_at="2026-11-29T16:01:00.000Z"))
+    current = store.end(make(store), "serving")
+    store.set_current(current.number)
+    for _ in range(4):
+        make(store, "failed")
+    store.prune(keep=2)
+    assert [release.number for release in store.releases()] == [2, 3, 6, 7]
 
 
 def test_secrets_go_with_the_end_of_a_release(store: DeploymentStore) -> None:
