@@ -20,6 +20,7 @@ from onecat.deploy import processes, supervisor
 from onecat.deploy.native import NativeServer, launch_document
 from onecat.errors import ExitCode, OnecatError
 from onecat.paths import Home
+from tests.testbed.command import Onecat
 from tests.testbed.deployments import SmallDeployment, SmallServer
 from tests.testbed.load import Load
 
@@ -163,6 +164,32 @@ def test_a_rollback_needs_no_onecat_yaml_and_says_which_key_is_missing(
     assert deploy.rollback(small.store).origin == 2  # and back again
     headers = {"Authorization": "Bearer sk-Xq7"}
     assert httpx.get(f"{back.endpoint}/v1/models", headers=headers, trust_env=False).status_code == 200
+
+
+def test_the_commands_need_nothing_but_the_releases(small: SmallDeployment, onecat: Onecat, tmp_path: Path) -> None:
+    small.up()
+    small.up("--max-num-seqs", "8")
+    foreseen = onecat("rollback", "demo", "--dry-run", "--json", cwd=tmp_path).expect(0).json()
+    assert [foreseen[name] for name in ("schema", "changed", "strategy", "replaces", "origin", "proxy", "gap")] == [
+        "onecat.rollback/1", False, "blue-green", 2, 1, "own", False,
+    ]  # fmt: skip
+    assert small.status().release == 2
+    done = onecat("rollback", "demo", "--json", cwd=tmp_path).expect(0).json()
+    assert (done["schema"], done["changed"], done["release"], done["origin"]) == ("onecat.rollback/1", True, 3, 1)
+    assert httpx.get(f"{done['base_url']}/models", trust_env=False).status_code == 200
+    restarted = onecat("restart", "demo", cwd=tmp_path).expect(0)
+    assert restarted.stdout.startswith("demo release 4 serves tiny at ")
+    table = onecat("releases", "demo", cwd=tmp_path).expect(0).stdout.splitlines()
+    assert [line.replace("*", "").split()[:2] for line in table[1:]] == [
+        ["4", "serving"], ["3", "stopped"], ["2", "stopped"], ["1", "stopped"],
+    ]  # fmt: skip
+    assert "would stop release 4" in onecat("down", "demo", "--dry-run", cwd=tmp_path).expect(0).stdout
+    assert small.status().state == "serving"
+    with small.store.lock("onecat up"):
+        held = onecat("restart", "demo", cwd=tmp_path).expect(ExitCode.ROLLED_BACK)
+    assert "runs `onecat up` since 20" in held.stderr and f"kill {os.getpid()}" in held.stderr
+    missing = onecat("rollback", "demo", "--to", "9", cwd=tmp_path).expect(ExitCode.USAGE)
+    assert "there is no release 9 of deployment demo" in missing.stderr
 
 
 # --- the process that looks after a native server ---------------------------------------------------------------------
