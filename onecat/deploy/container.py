@@ -119,8 +119,8 @@ class ContainerServer:
                 return Activity(0.0, 0)
             try:
                 return activity_of(container.stats(stream=False, one_shot=True))
-            except APIError:
-                # One that ends just now: not found, a conflict, or a control group that is gone already.
+            except (APIError, ValueError):
+                # One that ends just now: not found, a conflict, a control group that is gone, or an empty answer.
                 time.sleep(_ENDING_SECONDS)
                 container = self._find()
                 if container is not None and container.status == "running":
