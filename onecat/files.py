@@ -53,7 +53,7 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o600, owner:
             os.chown(temporary, *owner)
         temporary.chmod(mode)
         temporary.replace(path)
-    except OSError:
+    except BaseException:  # a Ctrl-C, too: it may hold a secret
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
         raise

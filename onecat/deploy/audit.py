@@ -44,9 +44,17 @@ class AuditLog:
         self._machine.append(self._path, (json.dumps(asdict(entry), ensure_ascii=False) + "\n").encode())
 
     def entries(self) -> tuple[Entry, ...]:
-        """All that was done, oldest first; a line that was cut off by a crash is left out."""
+        """All that was done, oldest first; a line that was cut off by a crash is left out, and what stands behind it
+        in the same line."""
         lines = (self._machine.read(self._path) or b"").decode("utf-8", "replace").split("\n")
-        return tuple(Entry(**json.loads(line)) for line in lines[:-1] if line.startswith("{") and line.endswith("}"))
+        return tuple(entry for entry in map(_entry, lines) if entry is not None)
+
+
+def _entry(line: str) -> Entry | None:
+    try:
+        return Entry(**json.loads(line))
+    except (ValueError, TypeError):
+        return None
 
 
 def user_name() -> str:

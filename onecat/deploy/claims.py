@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onecat.deploy.audit import user_name
-from onecat.deploy.store import deployments, deployments_directory, read_json
+from onecat.deploy.store import deployments, deployments_directory, read_json, understood
 from onecat.deploy.supervisor import timestamp
 from onecat.errors import ExitCode, OnecatError
 from onecat.hosts.machine import LockHeldError
@@ -72,6 +72,12 @@ class Address:
         if self.server_name is None or other.server_name is None:
             return True
         return bool(set(self.server_name.split()) & set(other.server_name.split()))
+
+
+def listening(listen: str, server_name: str | None = None) -> Address:
+    """Where a site listens. listen: ADDRESS:PORT, as proxy.listen of onecat.yaml."""
+    host, _, port = listen.rpartition(":")
+    return Address(host.strip("[]"), int(port), server_name)
 
 
 @dataclass(frozen=True)
@@ -267,11 +273,12 @@ def with_accelerators(plan: Plan, profile: Profile, chosen: Sequence[Accelerator
 def claim_of(machine: Machine, release: Release) -> Claim:
     """What a release has, by what was written when it was made."""
     addresses = [Address(release.host, release.port)]
-    site = read_json(machine, f"{release.directory}/site.json") if release.own_proxy_kind is not None else None
+    path = f"{release.directory}/site.json"
+    site = read_json(machine, path) if release.own_proxy_kind is not None else None
     if site is not None:
-        host, _, port = str(site["listen"]).rpartition(":")
         name = release.server_name if release.proxy_kind == "host" else None
-        addresses.append(Address(host.strip("[]"), int(port), name))
+        with understood(machine, path):
+            addresses.append(listening(str(site["listen"]), name))
     return Claim(release.deployment, release.number, frozenset(release.gpus), tuple(addresses))
 
 
@@ -324,9 +331,8 @@ def ports_of_others(run: Run) -> frozenset[int]:
 def _addresses(run: Run) -> list[tuple[str, Address]]:
     own = [("port", Address(run.plan.host, run.plan.port))]
     if run.site is not None and run.traffic is not None and run.proxy_machine is run.machine:
-        host, _, port = run.site.listen.rpartition(":")
         name = run.site.server_name if run.traffic.proxy.kind == "host" else None
-        own.append(("proxy.listen", Address(host.strip("[]"), int(port), name)))
+        own.append(("proxy.listen", listening(run.site.listen, name)))
     return own
 
 

@@ -172,8 +172,6 @@ def _settings_changes(run: Run, current: Release) -> list[Difference]:
         return []
     before: dict[str, Any] = kept["deployment"]
     after = run.deployment.model_dump(mode="json")
-    if run.secret is not None:
-        after["secrets"]["api_key"] = {"file": run.secret.file, "env": run.secret.env}
     elsewhere = ("serve", "env", "proxy", "runtime")
     texts = [_table({name: value for name, value in each.items() if name not in elsewhere}) for each in (before, after)]
     return _text_change("settings", "settings of onecat.yaml", *texts)

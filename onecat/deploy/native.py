@@ -156,7 +156,17 @@ class NativeServer:
             time.sleep(0.3)
 
     def _document(self) -> Any | None:
-        return read_json(self._directory / supervisor.STATE_FILE)
+        path = self._directory / supervisor.STATE_FILE
+        try:
+            return read_json(path)
+        except ValueError as error:
+            raise OnecatError(
+                "a file that the supervisor of the server has written is damaged",
+                where=str(path),
+                details=[str(error)],
+                next_steps=["stop the server by hand, remove that file, then: onecat up"],
+                code=ExitCode.NEEDS_PERSON,
+            ) from error
 
     def _forget_last_run(self) -> None:
         for name in (supervisor.STATE_FILE, supervisor.ACCEPTED_FILE, supervisor.ENDED_FILE):

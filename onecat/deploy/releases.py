@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 RELEASE_SCHEMA = "onecat.release/1"
@@ -114,7 +115,22 @@ def to_document(release: Release) -> dict[str, Any]:
     return document
 
 
-def from_document(document: dict[str, Any], directory: str) -> Release:
-    """The release that a release.json tells of."""
-    fields = {name: value for name, value in document.items() if name != "schema"}
-    return Release(directory=directory, **{**fields, "gpus": tuple(fields.get("gpus", ()))})
+def from_document(document: Mapping[str, Any], directory: str) -> Release:
+    """The release that a release.json tells of; what only a later onecat knows of it is left out.
+
+    Raises TypeError or KeyError for one that is damaged.
+    """
+    told = {**_of_first_form(document), **document}
+    known = {each.name: told[each.name] for each in fields(Release) if each.name in told}
+    return Release(**{**known, "directory": directory, "gpus": tuple(told.get("gpus", ()))})
+
+
+def _of_first_form(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What the first form of release.json says by `proxied` and `container`: nginx was onecat's own, and there were no
+    units and no Ray."""
+    if "proxied" not in document:
+        return {}
+    return {
+        "proxy_kind": "own" if document["proxied"] else None,
+        "service": "supervisor" if document.get("container") is None else "docker",
+    }

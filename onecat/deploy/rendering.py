@@ -19,7 +19,7 @@ from onecat.deploy.ray_rendering import prepare_ray
 from onecat.deploy.releases import Release, Service, reachable
 from onecat.deploy.saved_request import REQUEST_FILE, request_document
 from onecat.deploy.site import Site, from_document, to_document, with_keys
-from onecat.deploy.store import read_json, write_json
+from onecat.deploy.store import read_json, understood, write_json
 from onecat.deploy.supervisor import timestamp
 from onecat.deploy.traffic import Member, with_members
 from onecat.deploy.unit_server import UNIT_FOLDER, UnitServer
@@ -111,12 +111,21 @@ def site_of_release(run: Run, release: Release) -> Site | None:
 
     It lets in whom the clients' keys of today name: no release keeps a copy of them.
     """
-    document = read_json(run.machine, f"{release.directory}/{SITE_FILE}")
+    path = f"{release.directory}/{SITE_FILE}"
+    document = read_json(run.machine, path)
     if document is None:
-        return None
-    site = from_document(document)
+        return _site_of_first_form(run, release)
+    with understood(run.machine, path):
+        site = from_document(document)
     keys = None if run.site is None else run.site.keys
     return with_keys(site, keys) if site.checks_keys and keys is not None else site
+
+
+def _site_of_first_form(run: Run, release: Release) -> Site | None:
+    """The site of a release that says no more of it than where clients ask: else as that of today."""
+    if run.site is None or release.proxy_kind is None or run.site.endpoint == release.endpoint:
+        return None if release.proxy_kind is None else run.site
+    return replace(run.site, listen=release.endpoint.partition("//")[2])
 
 
 def member_of(run: Run, release: Release) -> Member:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onecat.deploy.request import UpRequest
-from onecat.deploy.store import read_json
+from onecat.deploy.store import read_json, understood
 from onecat.errors import OnecatError
 from onecat.planner.records import plan_of, with_port
 
@@ -35,12 +35,9 @@ class SavedLauncher:
 def request_document(run: Run) -> dict[str, Any]:
     """The content of request.json: configuration with the places of secrets, never their values."""
     request = run.request
-    deployment = request.deployment.model_dump(mode="json")
-    if run.secret is not None:
-        deployment["secrets"]["api_key"] = {"file": run.secret.file, "env": run.secret.env}
     return {
         "schema": REQUEST_SCHEMA,
-        "deployment": deployment,
+        "deployment": request.deployment.model_dump(mode="json"),
         "profile": request.profile.model_dump(mode="json"),
         "launcher": None if request.launcher is None else request.launcher.serve_argv([_ARGUMENTS]),
         "docker_host": request.docker_host,
@@ -63,16 +60,19 @@ def saved_request(machine: Machine, release: Release, purpose: Purpose, facts: F
             expected=f"{REQUEST_FILE} and plan.json",
             next_steps=["onecat releases", "onecat up"],
         )
-    deployment = Deployment.model_validate(document["deployment"])
-    words = document["launcher"]
-    return UpRequest(
-        deployment=deployment,
-        profile=Profile.model_validate(document["profile"]),
-        plan=with_port(plan_of(plan), deployment.port),
-        launcher=None if words is None else SavedLauncher(tuple(words)),
-        facts=facts,
-        docker_host=document["docker_host"],
-        purpose=purpose,
-        origin=release.number,
-        image=release.image_id,
-    )
+    with understood(machine, f"{release.directory}/plan.json"):
+        planned = plan_of(plan)
+    with understood(machine, f"{release.directory}/{REQUEST_FILE}"):
+        deployment = Deployment.model_validate(document["deployment"])
+        words = document["launcher"]
+        return UpRequest(
+            deployment=deployment,
+            profile=Profile.model_validate(document["profile"]),
+            plan=with_port(planned, deployment.port),
+            launcher=None if words is None else SavedLauncher(tuple(words)),
+            facts=facts,
+            docker_host=document["docker_host"],
+            purpose=purpose,
+            origin=release.number,
+            image=release.image_id,
+        )

@@ -4,7 +4,8 @@ deployments/NAME/lock                who is deploying
 deployments/NAME/deployment.json     which release is the current one, which one is tried beside it
 deployments/NAME/audit.jsonl         who did what when
 deployments/NAME/traffic-own.json    where an nginx of that kind sends requests
-deployments/NAME/proxy/              an nginx of our own: its files, process id and logs; proxy-container/: of one in a container
+deployments/NAME/proxy/              an nginx of our own: its files, process id and logs
+deployments/NAME/proxy-container/    an nginx in a container: its files and logs
 deployments/NAME/releases/0003/      plan.json, release.json, launch.json or container.json, nginx/, systemd/
 """
 

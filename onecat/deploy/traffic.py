@@ -1,7 +1,7 @@
 """Where nginx sends requests: which releases on which hosts get them, and whether the ones before are done.
 
-The members of a site lie in traffic.json beside it, so that another run, or another host of the same deployment,
-changes only its own.
+The members of a site lie in traffic-KIND.json, KIND that of its nginx, so that another run, or another host of the same
+deployment, changes only its own; and where another kind of nginx takes over, each knows what it serves.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from onecat.deploy.readiness import healthy
 from onecat.deploy.site import Site, Upstream, from_document, to_document
-from onecat.deploy.store import read_json, write_json
+from onecat.deploy.store import read_json, understood, write_json
 from onecat.deploy.written_files import installed_files
 from onecat.errors import ExitCode, OnecatError
 
@@ -48,27 +48,29 @@ class Traffic:
     def __init__(self, proxy: Proxy, machine: Machine, directory: str) -> None:
         self.proxy = proxy
         self._machine = machine
-        self._path = f"{directory}/traffic.json"
+        self._path = f"{directory}/traffic-{proxy.kind}.json"
 
     def members(self) -> tuple[Member, ...]:
         """All servers that get requests now."""
         document = self._document()
-        return () if document is None else tuple(Member(**each) for each in document["members"])
+        with understood(self._machine, self._path):
+            return () if document is None else tuple(Member(**each) for each in document["members"])
 
     def site(self) -> Site | None:
         """The site that nginx has now, without servers; None when it has none."""
         document = self._document()
-        return None if document is None else from_document(document["site"])
+        with understood(self._machine, self._path):
+            return None if document is None else from_document(document["site"])
 
     def installed(self) -> dict[str, dict[str, str | None]]:
         """nginx's files as they were written last, by path; see `onecat.deploy.written_files`."""
         document = self._document()
-        return (document.get("files") if document is not None else None) or {}
+        return (document or {}).get("files") or {}
 
     def cut_off(self) -> bool:
         """Whether a change of the route was begun and not ended: then nginx may serve by the old one or the new one."""
         document = self._document()
-        return document is not None and bool(document.get("changing"))
+        return bool((document or {}).get("changing"))
 
     def serves(self, host: str, members: Sequence[Member], site: Site) -> bool:
         """Whether nginx runs and already sends the share of `host` to these servers by this site."""
@@ -127,8 +129,10 @@ class Traffic:
         document = self._document()
         return document is None or not self.proxy.workers().intersection(document.get("workers_before", ()))
 
-    def _document(self) -> Any | None:
-        return read_json(self._machine, self._path)
+    def _document(self) -> dict[str, Any] | None:
+        found = read_json(self._machine, self._path)
+        with understood(self._machine, self._path):
+            return None if found is None else dict(found)
 
     def _write(self, site: Site, members: Sequence[Member], workers: frozenset[int], changing: bool = False) -> None:
         document = {

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from onecat.deploy.store import read_json, write_json
+from onecat.deploy.store import read_json, understood, write_json
 
 if TYPE_CHECKING:
     from onecat.deploy.proxies import Proxy
@@ -98,9 +98,11 @@ def rendered_edits(machine: Machine, directory: str) -> tuple[HandEdit, ...]:
     kept = read_json(machine, f"{directory}/{RENDERED_FILE}")
     if kept is None:
         return ()
+    with understood(machine, f"{directory}/{RENDERED_FILE}"):
+        files = sorted(dict(kept["files"]).items())
     present = _hashes(machine, directory)
     return tuple(
         HandEdit(f"{directory}/{name}", "changed" if name in present else "removed")
-        for name, digest in sorted(kept["files"].items())
+        for name, digest in files
         if present.get(name) != digest
     )

@@ -36,6 +36,7 @@ class ContainerNginx(DirectoryNginx):
     kind: ProxyKind = "container"
     after_reboot = True
     pid_file = "temporary/nginx.pid"
+    folder_ending = "-container"
 
     def __init__(self, store: DeploymentStore) -> None:
         super().__init__(store)

@@ -23,11 +23,12 @@ class DirectoryNginx:
     """The part of Proxy that is about files and workers."""
 
     pid_file = "nginx.pid"
+    folder_ending = ""
 
     def __init__(self, store: DeploymentStore) -> None:
         self._machine = store.machine
         self._name = store.name
-        self._directory = store.proxy_directory
+        self._directory = f"{store.proxy_directory}{self.folder_ending}"
 
     # --- what each kind knows ---
 
