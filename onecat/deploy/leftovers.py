@@ -41,6 +41,7 @@ def clean_up(run: Run) -> None:
         if running and (release.outcome == "serving" or release.number in routed):
             drain_release(run, release)
         server.stop()
+        _stop_its_nginx(run, release, current)
         store.end(release, "interrupted" if release.outcome == "starting" else "stopped")
 
 
@@ -57,6 +58,18 @@ def _finished(run: Run, current: Release | None) -> Release | None:
             run.store.set_current(release.number)
             return ended
     return None
+
+
+def _stop_its_nginx(run: Run, release: Release, current: Release | None) -> None:
+    """Stop the nginx before a release that has ended, where it is of a kind that nobody else needs."""
+    traffic = traffic_of(run, release)
+    needed = {
+        None if current is None else current.proxy_kind,
+        None if run.traffic is None else run.traffic.proxy.kind,
+    }
+    if traffic is not None and traffic.proxy.kind not in needed:
+        run.report("stopping the nginx that stood before it")
+        traffic.stop()
 
 
 def _refuse(run: Run, release: Release) -> None:

@@ -28,7 +28,7 @@ from onecat.deploy.smoke import SmokeFailure
 from onecat.deploy.starting import start_release
 from onecat.deploy.store import DeploymentStore
 from onecat.deploy.strategy import Strategy
-from onecat.deploy.switching import drain_release, route, runs, traffic_of
+from onecat.deploy.switching import drain_release, route, runs, takes_address, traffic_of
 from onecat.deploy.way_back import go_back
 from onecat.errors import OnecatError
 from onecat.hosts import Machine
@@ -147,9 +147,11 @@ def _make_way(run: Run, current: Release, running: bool) -> None:
         run.report(f"stopping release {current.number}")
     server_of(run.machine, current).stop()
     run.store.audit.record("made way", current.number)
-    # A server that shall listen where nginx did cannot wait for nginx to go afterwards.
-    if traffic is not None and run.traffic is None:
+    # What shall listen where nginx did, a server or another nginx, cannot wait for that one to go afterwards.
+    if traffic is not None and (run.traffic is None or takes_address(run, current)):
         traffic.stop()
+        if run.traffic is not None and run.site is not None and running:
+            run.traffic.route(run.host, [], run.site)
 
 
 def _put_away(run: Run, current: Release | None, strategy: Strategy) -> None:

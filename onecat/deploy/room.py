@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onecat.deploy import claims
 from onecat.deploy.strategy import Room
+from onecat.deploy.switching import takes_address
 
 if TYPE_CHECKING:
     from onecat.deploy.releases import Release
@@ -33,7 +34,8 @@ def room_for(run: Run, current: Release | None) -> Room:
         memory_needed = memory_of(run.machine, plan)
         memory_free = free_memory(facts.memory, memory_needed, plan.container is None, current is not None)
     is_cluster = run.deployment.ray is not None or (current is not None and current.service == "ray")
-    return Room(proxied, needed, free or 0, memory_needed, memory_free, is_cluster)
+    same_address = current is not None and takes_address(run, current)
+    return Room(proxied, needed, free or 0, memory_needed, memory_free, is_cluster, same_address)
 
 
 def memory_of(machine: Machine, plan: Plan) -> int:

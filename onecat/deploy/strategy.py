@@ -17,6 +17,7 @@ class Room:
     proxied: whether nginx passes requests on before and after. gpus_needed: by the new release; gpus_free: on the host
     while the old one runs. memory_needed, memory_free: bytes of the host's memory, for a server without a GPU;
     None: not known. is_cluster: whether either is a Ray cluster, of which its ports on the hosts allow one.
+    same_address: whether another kind of nginx shall listen where the one of now does.
     """
 
     proxied: bool
@@ -25,6 +26,7 @@ class Room:
     memory_needed: int | None = None
     memory_free: int | None = None
     is_cluster: bool = False
+    same_address: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ def obstacle(room: Room) -> str | None:
     """Why two releases cannot run at once; None when they can."""
     if not room.proxied:
         return "clients reach the server itself, so the port must be free first"
+    if room.same_address:
+        return "another kind of nginx shall listen where the one of now does"
     if room.is_cluster:
         return "two Ray clusters of one deployment would share their ports"
     if room.gpus_needed > room.gpus_free:
@@ -72,7 +76,7 @@ def choose(wanted: Wanted, runs: bool, room: Room, last_start_seconds: float | N
     if not runs:
         return Strategy("first", "nothing runs that it would replace", False)
     stops = obstacle(room)
-    if wanted == "recreate" or room.is_cluster or (wanted == "auto" and stops is not None):
+    if wanted == "recreate" or room.is_cluster or room.same_address or (wanted == "auto" and stops is not None):
         why = stops or "rollout.strategy of onecat.yaml says so"
         return Strategy("recreate", why, True, last_start_seconds)
     if wanted == "blue-green":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onecat.deploy.claims import listening
 from onecat.deploy.hand_edits import tell_hand_edits
 from onecat.deploy.proxies import proxy_of
 from onecat.deploy.rendering import member_of, site_of_release
@@ -31,6 +32,15 @@ def traffic_of(run: Run, release: Release) -> Traffic | None:
     if release.front is not None and run.front is not None:
         return run.front.traffic(run.host, release.proxy_kind)
     return Traffic(proxy_of(run.store, release.proxy_kind), run.machine, run.store.directory)
+
+
+def takes_address(run: Run, release: Release) -> bool:
+    """Whether another kind of nginx than that before `release` shall listen where that one does."""
+    traffic = traffic_of(run, release)
+    if traffic is None or run.site is None or run.traffic is None or traffic.proxy.kind == run.traffic.proxy.kind:
+        return False
+    site = traffic.site()
+    return site is not None and listening(site.listen).overlaps(listening(run.site.listen))
 
 
 def gets_requests(run: Run, release: Release) -> bool:

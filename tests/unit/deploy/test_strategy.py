@@ -34,6 +34,7 @@ ROOM = Room(proxied=True, gpus_needed=2, gpus_free=2)
         ("recreate", True, ROOM, "recreate", "rollout.strategy"),
         ("blue-green", True, replace(ROOM, gpus_free=0), "blue-green", "rollout.strategy"),
         ("blue-green", True, replace(ROOM, is_cluster=True), "recreate", "Ray clusters"),
+        ("blue-green", True, replace(ROOM, same_address=True), "recreate", "another kind of nginx"),
     ],
 )
 def test_both_at_once_where_there_is_room_else_one_after_the_other(
