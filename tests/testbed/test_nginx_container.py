@@ -133,3 +133,28 @@ def test_releases_follow_one_another_behind_it(
     assert (release.proxy_kind, small.status().state) == ("container", "serving")
     deploy.down(small.store)
     assert docker_client.containers.list(all=True, filters={"name": NAME}) == []
+
+
+def test_another_kind_of_nginx_takes_over_its_address_and_gives_it_back(
+    image: str, docker_daemon: DockerDaemon, docker_client: Any, tiny_model: Path, tmp_path: Path
+) -> None:
+    home = Home(tmp_path / "data", tmp_path / "cache")
+    small = SmallDeployment(home, tiny_model, free_port(), free_port(), docker_host=docker_daemon.host)
+    boxed = {"listen": f"127.0.0.1:{small.proxy_port}", "instance": "container", "image": image}
+    asked = replace(site(), listen=f"127.0.0.1:{small.proxy_port}")
+    assert small.up().proxy_kind == "own"
+    # A failed start: the nginx of before serves again.
+    with pytest.raises(OnecatError, match="the server did not start"):
+        small.up("--fail-with", "no luck", proxy=boxed)
+    assert (status(asked), small.status().proxy, small.status().state) == (200, "own", "serving")
+    release = small.up(proxy=boxed)
+    assert (release.proxy_kind, release.strategy, status(asked)) == ("container", "recreate", 200)
+    assert not any("nginx" in line and str(home.data) in line and "proxy/" in line for line in small.processes())
+    # What the new one serves is known: the next change goes on from there.
+    assert (small.up("--max-num-seqs", "8", proxy=boxed).strategy, status(asked)) == ("blue-green", 200)
+    elsewhere = {"listen": f"127.0.0.1:{free_port()}"}
+    assert (small.up(proxy=elsewhere).strategy, small.status().state) == ("blue-green", "serving")
+    assert docker_client.containers.list(all=True, filters={"name": NAME}) == []
+    assert status(replace(asked, listen=elsewhere["listen"])) == 200
+    deploy.down(small.store)
+    assert small.processes() == []
