@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from onecat.deploy.preflight import check_disk
 from onecat.errors import ExitCode, OnecatError
 from onecat.hosts import ConnectionLostError, Desk, LockHeldError, SshMachine, SudoPasswords, parse_target
 from onecat.hosts.ssh import SshAccess, SshTransport
@@ -125,6 +126,15 @@ def test_a_full_disk_is_told_as_one_and_the_old_content_stays(start_ssh_host: Ca
         assert raised.value.errno == errno.ENOSPC
         assert machine.read("/small/a") == b"old"
         assert machine.names("/small") == ("a",)
+
+
+def test_a_disk_without_room_is_told_before_anything_is_written(start_ssh_host: Callable[..., SshHost]) -> None:
+    host = start_ssh_host(tmpfs={f"/home/{USER}/.local": "size=8m,mode=755,uid=1000"})
+    with contextlib.closing(connect(host)) as machine:
+        with pytest.raises(OnecatError, match="the disk is full: [78] MiB are free") as raised:
+            check_disk(machine)
+        assert raised.value.where == f"/home/{USER}/.local/share/onecat on gpu1"
+        assert machine.names(f"/home/{USER}/.local") == ()
 
 
 def test_the_data_directory_is_found_by_the_rule_of_this_machine(ssh_host: SshHost, docker_client: Any) -> None:
