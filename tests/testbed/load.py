@@ -23,13 +23,16 @@ class NoAnswerYet(Exception):
 
 @dataclass
 class Tally:
-    """What became of the requests. asked_again: kept connections that nginx had closed, asked again on a fresh one.
+    """What became of the requests. on_kept: asked on a connection that had been used before.
+
+    asked_again: kept connections that nginx had closed before any byte of the answer, asked again on a fresh one.
 
     refused: well-formed 503s, with the seconds since the load began; lost: everything else that is no whole answer.
     """
 
     answered: int = 0
     streams: int = 0
+    on_kept: int = 0
     asked_again: int = 0
     refused: list[float] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -118,6 +121,7 @@ class Load:
             **({"stream_options": {"include_usage": True}} if stream else {}),
         }
         fresh = connection is None
+        self.tally.on_kept += not fresh
         connection = connection or await Connection.open(self._address)
         try:
             answer = await asyncio.wait_for(connection.ask(body, kept), _ANSWER_SECONDS)

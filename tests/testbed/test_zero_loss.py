@@ -38,11 +38,14 @@ def test_blue_green_rollback_and_reload_lose_no_request_of_fifty_clients(small: 
         subprocess.run([nginx, "-p", f"{small.store.proxy_directory}/", "-c", "nginx.conf", "-s", "reload"], check=True)
         load.wait_for(max(before + 300, 2100))
     tally = load.tally
-    print(f"\n{tally.answered} answers, {tally.streams} of them streams; {tally.asked_again} kept connections renewed")
+    print(f"\n{tally.answered} answers, {tally.streams} of them streams, {tally.on_kept} on kept connections")
+    print(f"{tally.asked_again} kept connections were closed before an answer began, and the request asked again")
     assert tally.lost == []
     assert tally.refused == []
     assert tally.answered >= 2000
     assert 0.3 < tally.streams / tally.answered < 0.7
+    # nginx keeps connections where a reload does not close them unasked (1.27.4 and later), and only there.
+    assert tally.asked_again == 0
     assert [each.outcome for each in small.store.releases()] == ["stopped", "stopped", "stopped", "serving"]
 
 
