@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onecat.deploy.releases import Release, reachable
+from onecat.deploy.releases import Release, from_document, reachable, to_document
 from onecat.deploy.store import DeploymentStore
 from onecat.errors import ExitCode, OnecatError
 from onecat.hosts import LocalMachine
@@ -140,3 +140,64 @@ def test_a_deployment_without_a_release_leaves_nothing_behind(store: DeploymentS
 )
 def test_where_a_listening_server_is_reached(host: str, address: str) -> None:
     assert reachable(host) == address
+
+
+# --- what others have written -----------------------------------------------------------------------------------------
+
+FIRST_FORM = {
+    "schema": "onecat.release/1", "deployment": "demo", "number": 1, "runtime": "native", "profile": "cpu",
+    "model": "tiny", "host": "127.0.0.1", "port": 8000, "endpoint": "http://127.0.0.1:8080", "proxied": True,
+    "protected": False, "fingerprint": "abc", "created_at": "2026-11-30T01:26:08.000Z", "container": None,
+    "docker_host": None, "outcome": "serving", "cause": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "proxy_kind", "service"),
+    [
+        ({}, "own", "supervisor"),
+        ({"proxied": False}, None, "supervisor"),
+        ({"runtime": "container", "container": "onecat-demo-0001"}, "own", "docker"),
+    ],
+)
+def test_a_release_of_the_first_form_is_one_with_our_own_nginx(
+    changes: dict[str, object], proxy_kind: str | None, service: str
+) -> None:
+    release = from_document({**FIRST_FORM, **changes}, "/somewhere")
+    assert (release.proxy_kind, release.service, release.outcome) == (proxy_kind, service, "serving")
+    assert from_document(to_document(release), "/somewhere") == release
+
+
+def test_what_only_a_later_onecat_knows_is_left_out(store: DeploymentStore) -> None:
+    release = make(store)
+    assert from_document({**to_document(release), "color": "blue"}, release.directory) == release
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("releases/0001/release.json", b"{"),
+        ("releases/0001/release.json", b"[]"),
+        ("releases/0001/release.json", b'{"schema": "onecat.release/1"}'),
+        ("releases/0001/release.json", b"\xff\xfe"),
+        ("deployment.json", b"null and void"),
+        ("deployment.json", b'{"current": "newest"}'),
+        ("deployment.json", b'"1"'),
+    ],
+)
+def test_a_damaged_file_is_told_with_its_place(store: DeploymentStore, file: str, content: bytes) -> None:
+    store.set_current(make(store, "serving").number)
+    Path(store.directory, file).write_bytes(content)
+    with pytest.raises(OnecatError, match="damaged") as told:
+        store.current()
+    assert (told.value.where, told.value.code) == (f"{store.directory}/{file}", ExitCode.NEEDS_PERSON)
+
+
+def test_a_line_of_the_audit_log_that_was_cut_off_hides_no_other(store: DeploymentStore) -> None:
+    make(store)
+    store.audit.record("up", 1)
+    log = Path(store.directory, "audit.jsonl")
+    log.write_bytes(log.read_bytes() + b'{"time": "2026-11')
+    store.audit.record("started", 1)
+    store.audit.record("ready", 1)
+    assert [each.event for each in store.audit.entries()] == ["up", "ready"]
