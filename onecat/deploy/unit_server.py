@@ -253,6 +253,17 @@ class UnitServer:
 
     def start(self) -> None:
         root, name, state = self._root(), self._unit, self._state_directory
+        if self._is_anothers():
+            raise OnecatError(
+                f"there is a unit {name} already, and not from this deployment of this ONECAT_HOME",
+                expected="one deployment of a name on a host",
+                where=f"{UNIT_DIRECTORY}/{name}",
+                next_steps=[
+                    "give this deployment another name in onecat.yaml",
+                    f"or end the other one, when nobody needs it: systemctl disable --now {name}, then remove its file",
+                ],
+                code=ExitCode.ROLLED_BACK,
+            )
         self._container.make_room()
         root.make_directory(state, 0o755)
         root.remove(f"{state}/accepted")
@@ -284,7 +295,7 @@ class UnitServer:
     def stop(self) -> None:
         root, name = self._root(), self._unit
         path = f"{UNIT_DIRECTORY}/{name}"
-        if root.status(path) is None and self._show()["LoadState"] != "loaded":
+        if self._is_anothers() or (root.status(path) is None and self._show()["LoadState"] != "loaded"):
             return
         self._systemctl("stop", name, timeout=_STOP_LIMIT_SECONDS)
         lines = self.last_lines(_SAVED_LINES)
@@ -299,6 +310,8 @@ class UnitServer:
             daemon_reload.reload(root, self._docker_host, allowed=False)
 
     def state(self) -> ServerState:
+        if self._is_anothers():
+            return ServerState("absent")
         return state_of(self._show(), self._machine.status(f"{self._state_directory}/accepted") is not None)
 
     def activity(self) -> Activity:
@@ -343,6 +356,15 @@ class UnitServer:
     def _state_directory(self) -> str:
         return f"{STATE_DIRECTORY}/{self._spec.name}"
 
+    def _is_anothers(self) -> bool:
+        """Whether a unit of our name was made elsewhere, as by another ONECAT_HOME: it is left alone."""
+        found = self._machine.read(f"{UNIT_DIRECTORY}/{self._unit}")
+        return found is not None and f"{units.RELEASE_FIELD}={self._identity}".encode() not in found
+
+    @functools.cached_property
+    def _identity(self) -> str:
+        return str(self._settings()["identity"])
+
     def _root(self) -> Machine:
         root = self._machine.root()
         if root is None:
@@ -376,7 +398,7 @@ class UnitServer:
     def _journal(self, *words: str) -> list[Entry]:
         """What the release's server has printed, and its gate."""
         argv = ["journalctl", "--quiet", "--no-pager", "--output", "json", *words]
-        done = self._root().run([*argv, f"{units.RELEASE_FIELD}={self._settings()['identity']}"])
+        done = self._root().run([*argv, f"{units.RELEASE_FIELD}={self._identity}"])
         return parse_journal(done.stdout.decode("utf-8", "replace"))
 
     def _settings(self) -> dict[str, Any]:
@@ -384,7 +406,8 @@ class UnitServer:
         document = read_json(self._machine, path)
         if document is None:
             raise OnecatError(f"{path} is missing on {self._machine.name}", code=ExitCode.NEEDS_PERSON)
-        return dict(document)
+        with understood(self._machine, path):
+            return {"identity": document["identity"], "allow_daemon_reload": document["allow_daemon_reload"]}
 
 
 def _refused(done: Completed, host: str) -> OnecatError:

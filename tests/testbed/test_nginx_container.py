@@ -105,6 +105,18 @@ def test_an_address_that_is_taken(proxy: ContainerNginx, image: str, server: str
     assert not proxy.running()
 
 
+def test_the_container_of_another_home_is_left_alone(
+    proxy: ContainerNginx, image: str, server: str, docker_daemon: DockerDaemon, docker_client: Any, tmp_path: Path
+) -> None:
+    asked = site(server, keys=KEYS, image=image, docker_host=docker_daemon.host)
+    proxy.apply(asked)
+    other = ContainerNginx(DeploymentStore(LocalMachine(tmp_path / "other"), "demo"))
+    with pytest.raises(OnecatError, match="not from this ONECAT_HOME"):
+        other.apply(replace(asked, listen=f"127.0.0.1:{free_port()}"))
+    other.remove()
+    assert (other.running(), proxy.running(), status(asked)) == (False, True, 200)
+
+
 def test_it_is_taken_where_its_image_is(image: str, docker_daemon: DockerDaemon, tmp_path: Path) -> None:
     def deployment(name: str) -> Deployment:
         proxy = Proxy(instance="container", image=name, listen=f"127.0.0.1:{free_port()}")

@@ -111,6 +111,28 @@ def test_our_own_file_broken_by_hand_is_written_anew(host: NginxHost, proxy: Hos
     assert status(host.others_port, NAME) == 200
 
 
+def test_the_site_of_another_home_with_a_deployment_of_that_name_is_left_alone(
+    host: NginxHost, proxy: HostNginx, server: str, tmp_path: Path
+) -> None:
+    asked = beside_somebody(host, server)
+    proxy.apply(asked)
+    host.make_directory(proxy._store.directory)
+    before = host.files()
+    elsewhere = NginxHost(tmp_path / "other", host.pid, host.others_port)
+    other = HostNginx(DeploymentStore(elsewhere, "demo"))
+    renamed = replace(asked, server_name="other.example")
+    for change in (lambda: other.check(renamed, str(tmp_path / "release/nginx")), lambda: other.apply(renamed)):
+        with pytest.raises(OnecatError, match="from another ONECAT_HOME") as told:
+            change()
+        assert f"ONECAT_HOME={host.data_directory} onecat down demo" in told.value.next_steps[1]
+    other.remove()
+    assert (host.files(), other.running(), proxy.running()) == (before, False, True)
+    assert status(host.others_port, NAME) == 200
+    host.path(proxy._store.directory).rename(host.path(f"{host.data_directory}/gone"))
+    other.apply(renamed)
+    assert (other.running(), status(host.others_port, "other.example")) == (True, 200)
+
+
 @pytest.mark.parametrize(
     ("values", "told"),
     [

@@ -11,7 +11,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from onecat.deploy.container import connect, translated
+from onecat.deploy.container import HOME_LABEL, connect, home_identity, name_taken, translated
 from onecat.deploy.nginx_build import NginxBuild
 from onecat.deploy.proxies.directory import DirectoryNginx
 from onecat.deploy.proxies.program import need_build
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # What root needs to give its workers another user and to have them open a port below 1024; all else is dropped.
 _CAPABILITIES_OF_ROOT = ("CHOWN", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
 _STOP_SECONDS = 10
-_ARGUMENTS_LABEL = "onecat.proxy.arguments"
+_ARGUMENTS_LABEL = "io.onecat.proxy"
 _POLL_SECONDS = 0.05
 
 
@@ -54,8 +54,9 @@ class ContainerNginx(DirectoryNginx):
         document = read_json(self._machine, self._document)
         if document is None:
             return
-        with self._translated(document["docker_host"]):
-            found = self._find(document["docker_host"])
+        docker_host = document.get("docker_host")
+        with self._translated(docker_host):
+            found = self._find(docker_host)
             if found is not None:
                 found.stop(timeout=_STOP_SECONDS)
                 found.remove(force=True)
@@ -65,8 +66,9 @@ class ContainerNginx(DirectoryNginx):
         document = read_json(self._machine, self._document)
         if document is None:
             return None
-        with self._translated(document["docker_host"]):
-            found = self._find(document["docker_host"])
+        docker_host = document.get("docker_host")
+        with self._translated(docker_host):
+            found = self._find(docker_host)
             return found.attrs["State"]["Pid"] or None if found is not None else None
 
     def _build(self, site: Site) -> NginxBuild:
@@ -97,11 +99,17 @@ class ContainerNginx(DirectoryNginx):
         write_json(self._machine, self._document, {"image": site.image, "docker_host": site.docker_host})
         with self._translated(site.docker_host):
             client = self._client(site.docker_host)
-            left = self._find(site.docker_host)
+            left = self._named(site.docker_host)
+            if left is not None and not self._is_ours(left):
+                raise name_taken(left.name, left.short_id, left.status)
             if left is not None:
                 left.remove(force=True)
             arguments = create_arguments(site, self._directory, (self._machine.user_id, self._machine.group_id))
-            labels = {"onecat.deployment": self._name, _ARGUMENTS_LABEL: self._identity(site)}
+            labels = {
+                HOME_LABEL: home_identity(self._machine),
+                "io.onecat.deployment": self._name,
+                _ARGUMENTS_LABEL: self._identity(site),
+            }
             made = client.containers.create(
                 **arguments,
                 name=self._container,
@@ -149,6 +157,14 @@ class ContainerNginx(DirectoryNginx):
         return hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
     def _find(self, docker_host: str | None) -> Any | None:
+        """Our container; None where there is none, or where another ONECAT_HOME's has its name."""
+        found = self._named(docker_host)
+        return found if found is not None and self._is_ours(found) else None
+
+    def _is_ours(self, container: Any) -> bool:
+        return bool(container.labels.get(HOME_LABEL) == home_identity(self._machine))
+
+    def _named(self, docker_host: str | None) -> Any | None:
         from docker.errors import NotFound
 
         try:

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from onecat.hosts import Machine
 
 
+_HOME = "# Its deployment lies in "
+
+
 class HostNginx:
     """See Proxy."""
 
@@ -59,6 +62,7 @@ class HostNginx:
         root = self._root()
         with self._without_our_broken_file(root, for_good=False):
             dump = self._dump()
+            self._refuse_anothers(root, dump)
             text = self._text(root, dump, site)
             self._store.machine.make_directory(directory)
             self._store.machine.write(f"{directory}/{site.file_name}", text.encode())
@@ -77,6 +81,8 @@ class HostNginx:
             root.remove(path)
         if before[paths[0]] is None:
             root.remove(paths[1])
+            return
+        if self._whose(root, dump) is not None:
             return
         try:
             for path in paths:
@@ -104,7 +110,8 @@ class HostNginx:
         if isinstance(found, OnecatError):
             # Somebody broke a file after nginx had read it: it serves on by what it has read.
             return self._serves_on(root)
-        return self._pid(root, found) is not None and root.status(self._site_path(found)) is not None
+        is_there = root.status(self._site_path(found)) is not None and self._whose(root, found) is None
+        return is_there and self._pid(root, found) is not None
 
     def workers(self) -> frozenset[int]:
         root = self._store.machine.root()
@@ -142,7 +149,8 @@ class HostNginx:
     def _text(self, root: Machine, dump: Dump, site: Site) -> str:
         build = self._build(root)
         require_modules(site, build, root.name)
-        return render_site(site, self._access_log(build), build, self._keys_path(dump))
+        text = render_site(site, self._access_log(build), build, self._keys_path(dump))
+        return f"{_HOME}{self._store.directory}\n{text}"
 
     def _site_path(self, dump: Dump) -> str:
         return f"{dump.site_directory}/onecat-{self._name}.conf"
@@ -180,9 +188,38 @@ class HostNginx:
     def _usual_folder(self, root: Machine) -> str:
         return posixpath.dirname(self._build(root).path("conf-path") or "/etc/nginx/nginx.conf") + "/conf.d"
 
+    def _whose(self, root: Machine, dump: Dump) -> str | None:
+        """The directory of the deployment that the site of our name belongs to, where that is another one; else None.
+
+        One whose directory is gone belongs to nobody any more.
+        """
+        text = (root.read(self._site_path(dump)) or b"").decode(errors="replace")
+        lines = (line.removeprefix(_HOME) for line in text.splitlines() if line.startswith(_HOME))
+        found = next(lines, self._store.directory)
+        return None if found == self._store.directory or root.status(found) is None else found
+
+    def _refuse_anothers(self, root: Machine, dump: Dump) -> None:
+        directory = self._whose(root, dump)
+        if directory is None:
+            return
+        home = directory.partition("/deployments/")[0]
+        raise OnecatError(
+            f"the host's nginx has a site of a deployment {self._name} from another ONECAT_HOME",
+            expected="one of this name on a host with one nginx",
+            where=self._site_path(dump),
+            details=[f"it lies in {directory}"],
+            next_steps=[
+                "give this deployment another name in onecat.yaml",
+                f"or end the other one: ONECAT_HOME={home} onecat down {self._name}",
+                "or set proxy.instance: own in onecat.yaml",
+            ],
+            code=ExitCode.ROLLED_BACK,
+        )
+
     # --- what is done ---
 
     def _replace(self, root: Machine, dump: Dump, site: Site) -> None:
+        self._refuse_anothers(root, dump)
         text = self._text(root, dump, site)
         self._check_beside_others(root, dump, site, text)
         paths = (self._site_path(dump), self._keys_path(dump))

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from onecat.deploy.unit_server import Condition, parse_journal, parse_show, state_of
+from onecat.deploy import unit_server
+from onecat.deploy.container_spec import ContainerSpec, to_document
+from onecat.deploy.server import ServerState
+from onecat.deploy.unit_server import Condition, UnitServer, parse_journal, parse_show, state_of
+from onecat.errors import OnecatError
+from onecat.hosts import Completed, LocalMachine
 
 STARTED = "Mon 2026-11-30 02:25:24 UTC"
 ENDED = "Mon 2026-11-30 02:25:26 UTC"
@@ -83,3 +90,28 @@ def test_lines_of_the_journal_have_their_time_before_them() -> None:
         ("2026-11-30T02:25:25.000000Z é 10%", "s=2"),
         ("2026-11-30T02:25:25.000000Z 20%", "s=2"),
     ]
+
+
+def test_a_unit_of_another_home_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Host(LocalMachine):
+        def root(self) -> Host:
+            return self
+
+        def run(self, argv: Sequence[str], **options: Any) -> Completed:
+            raise AssertionError(f"nothing may be asked or changed: {argv}")
+
+    monkeypatch.setattr(unit_server, "UNIT_DIRECTORY", str(tmp_path))
+    name = "onecat-demo-0001"
+    spec = ContainerSpec(name, "image", (), {}, "/m", "/m", "127.0.0.1", 8000, 2**26, 0, "1:1")
+    release = tmp_path / "release"
+    (release / "systemd").mkdir(parents=True)
+    (release / "container.json").write_text(json.dumps(to_document(spec)))
+    (release / "systemd/unit.json").write_text('{"identity": "mine", "allow_daemon_reload": false}')
+    unit = tmp_path / f"{name}.service"
+    unit.write_text("LogExtraFields=ONECAT_RELEASE=theirs\n")
+    server = UnitServer(Host(tmp_path), str(release), None)
+    assert server.state() == ServerState("absent")
+    server.stop()
+    with pytest.raises(OnecatError, match="not from this deployment"):
+        server.start()
+    assert unit.read_text() == "LogExtraFields=ONECAT_RELEASE=theirs\n"
