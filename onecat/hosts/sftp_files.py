@@ -213,7 +213,8 @@ class SftpFiles:
         return piece
 
     def _close(self, handle: bytes) -> None:
-        self._ask("", lambda: self._client._request(_CLOSE, handle))
+        """Close a file that was only read, whose answer nobody need wait for."""
+        self._ask("", lambda: self._client._async_request(type(None), _CLOSE, handle))
 
     def _ask_all(self, path: str, requests: list[tuple[Any, ...]]) -> None:
         """Send requests without waiting between them; raises what the first one that failed was told."""
