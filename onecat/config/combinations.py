@@ -157,6 +157,55 @@ def _hosts(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
             index = len(deployment.hosts) - 1 - deployment.hosts[::-1].index(name)
             yield Conflict(("hosts", index), f"the host `{name}` is listed {count} times", "each host once")
 
+    for name in deployment.addresses:
+        if name not in deployment.hosts:
+            yield Conflict(
+                ("addresses", name),
+                f"`addresses` names {name}, which is none of the hosts",
+                f"one of: {', '.join(deployment.hosts)}",
+                at_key=True,
+            )
+    if deployment.proxy.on is not None and deployment.proxy.on not in deployment.hosts:
+        yield Conflict(
+            ("proxy", "on"),
+            f"`proxy.on` is {deployment.proxy.on}, which is none of the hosts",
+            f"one of: {', '.join(deployment.hosts)}",
+        )
+
+
+def _gpus(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
+    if deployment.gpus is None:
+        return
+    if profile.hardware.accelerator == "none":
+        yield Conflict(
+            ("gpus",),
+            f"`gpus`, and profile `{profile.name}` uses none",
+            "a profile for GPUs, or no such line",
+            at_key=True,
+        )
+    for index, gpu in enumerate(deployment.gpus):
+        if gpu in deployment.gpus[:index]:
+            yield Conflict(("gpus", index), f"the GPU {gpu} is listed twice", "each GPU once")
+        elif isinstance(gpu, int) and gpu < 0:
+            yield Conflict(("gpus", index), f"no GPU has the index {gpu}", "an index from 0 on, or a UUID")
+
+
+def _native(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
+    """What only a container can have would be left out without a word."""
+    if (deployment.runtime or profile.launch.runtime) != "native":
+        return
+    if deployment.service == "systemd":
+        yield Conflict(
+            ("service",),
+            "`service: systemd` with the native runtime, which onecat looks after itself",
+            "runtime: container",
+        )
+    for name, value in deployment.container:
+        if value not in (None, False):
+            yield Conflict(
+                ("container", name), f"`container.{name}` with the native runtime", "runtime: container", at_key=True
+            )
+
 
 def _ray(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
     """One model across hosts: vLLM refuses Ray on a CPU, and runs on each host in a container of Docker."""
@@ -274,6 +323,8 @@ DEPLOYMENT_RULES: tuple[Callable[[Deployment, Profile], Iterator[Conflict]], ...
     _smoke,
     _restart,
     _hosts,
+    _gpus,
+    _native,
     _ray,
 )
 PROFILE_RULES: tuple[Callable[[Profile], Iterator[Conflict]], ...] = (

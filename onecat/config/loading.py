@@ -196,4 +196,7 @@ def _absolute(deployment: Deployment, base: Path, overridden: frozenset[KeyPath]
     if secret is not None and secret.file is not None:
         file = resolve(secret.file, ("secrets", "api_key", "file"))
         secrets = secrets.model_copy(update={"api_key": secret.model_copy(update={"file": file})})
-    return deployment.model_copy(update={"model": model, "secrets": secrets})
+    proxy = deployment.proxy
+    if proxy.keys_file is not None:
+        proxy = proxy.model_copy(update={"keys_file": resolve(proxy.keys_file, ("proxy", "keys_file"))})
+    return deployment.model_copy(update={"model": model, "secrets": secrets, "proxy": proxy})

@@ -286,7 +286,8 @@ class _Reader:
         if node.tag == "tag:yaml.org,2002:merge":
             self.problems.append(Problem(place, "merge keys (<<) are not supported", "the keys written out"))
             return None
-        if node.tag != "tag:yaml.org,2002:str":
+        # `on:` is a boolean in YAML 1.1; no key of ours is one, so whoever writes it means the word.
+        if node.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:bool"):
             reading = reading_of(node.value, self._scalar(node, place))
             found = f"the key {node.value or '(nothing)'} is not text: {reading}"
             self.problems.append(Problem(place, found, f'a name in quotes: "{node.value}"'))

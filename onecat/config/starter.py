@@ -18,11 +18,11 @@ model:
   path: {model}             # directory with config.json, *.safetensors and tokenizer; relative to this file
   # served_name: {served}   # what clients write as "model"; the directory's name by default
 
-# hosts: [local]
+# hosts: [local]            # or hosts as ssh names them; several are replicas behind one nginx
 # runtime: {runtime}        # {runtimes}
 # host: 127.0.0.1           # where the server itself listens; clients use the proxy
 # port: 8000
-
+{for_accelerators}
 # Flags of `vllm serve` without dashes; they win over the profile's. JSON goes in single quotes.
 # serve:
 #   max-model-len: 4096
@@ -35,7 +35,11 @@ model:
 
 # proxy:
 #   kind: nginx             # or none
-#   listen: 127.0.0.1:8080  # 0.0.0.0:8080 opens it to the network: set an API key first
+#   instance: auto          # host: of this machine; own: of this user; container
+#   listen: 127.0.0.1:8080  # 0.0.0.0:8080 opens it to the network: set a key first
+#   server_name: _          # models.example.org
+#   tls: {{certificate: /etc/ssl/models.pem, key: /etc/ssl/private/models.key}}
+#   keys_file: clients.keys # a key for each client, one `NAME KEY` per line; mode 0600
 #   max_body_mib: 64
 #   read_timeout_seconds: 3600
 
@@ -53,6 +57,25 @@ model:
 
 # restart:
 #   max_crashes: 10         # in a row; then onecat gives up and says why
+
+# How a new release takes over; `onecat plan` says which way and whether requests are refused meanwhile.
+# rollout:
+#   strategy: auto          # blue-green: beside the old one; recreate: the old one makes way
+#   drain_seconds: 300      # how long answers of the old one may still take
+#   keep_releases: 5        # for onecat rollback
+
+# When a release of `onecat up --canary 10%` takes over by itself, and when it goes.
+# canary:
+#   promote_after_seconds: 3600
+#   max_error_rate: 0.01
+#   max_p99_ratio: 1.5
+"""
+
+_ACCELERATORS = """\
+# gpus: [0, 1]              # by index or UUID; by default the first that are free
+"""
+_CONTAINER = """\
+# service: docker           # who starts it again after a crash or a reboot: docker or systemd
 """
 
 
@@ -69,6 +92,8 @@ def starter_text(name: str, profile: Profile, model: str, profile_file: str | No
         model=_scalar(model),
         served=_scalar(served),
         runtime=profile.launch.runtime,
+        for_accelerators=(_ACCELERATORS if profile.hardware.accelerator != "none" else "")
+        + (_CONTAINER if "container" in runtimes else ""),
         runtimes=" or ".join(runtimes) if len(runtimes) > 1 else f"the only one of profile {profile.name}",
     )
     return "\n".join(_aligned(line) for line in text.splitlines()) + "\n"

@@ -33,11 +33,16 @@ def test_four_lines_are_enough_and_the_rest_has_defaults(load: Load) -> None:
 
 
 def test_paths_count_from_the_file_and_not_from_the_working_directory(tmp_path: Path) -> None:
-    (tmp_path / "onecat.yaml").write_text(HEAD + "secrets: {api_key: {file: key}}\n")
+    (tmp_path / "onecat.yaml").write_text(HEAD + "secrets: {api_key: {file: key}}\nproxy: {keys_file: clients}\n")
     deployment = load_deployment(tmp_path / "onecat.yaml")
     assert deployment.model.path == str(tmp_path / "models/tiny")
     assert deployment.secrets.api_key is not None
     assert deployment.secrets.api_key.file == str(tmp_path / "key")
+    assert deployment.proxy.keys_file == str(tmp_path / "clients")
+
+
+def test_on_needs_no_quotes_as_a_key(load: Load) -> None:
+    assert load(HEAD + "hosts: [gpu1, gpu2]\nproxy: {on: gpu2}\n").proxy.on == "gpu2"
 
 
 def test_a_profile_of_ones_own_is_a_file_told_from_onecat_yaml(tmp_path: Path, load: Load) -> None:
@@ -276,6 +281,51 @@ def test_a_deployment_can_be_made_from_options_alone(tmp_path: Path, monkeypatch
             "the host `gpu1` is listed 2 times",
             None,
             id="host-twice",
+        ),
+        pytest.param(
+            HEAD + "hosts: [gpu1]\naddresses: {gpu2: 10.0.0.2}\n",
+            "onecat.yaml:6:13",
+            "`addresses` names gpu2, which is none of the hosts",
+            None,
+            id="address-of-no-host",
+        ),
+        pytest.param(
+            HEAD + "hosts: [gpu1, gpu2]\nproxy: {on: gpu3}\n",
+            "onecat.yaml:6:13",
+            "`proxy.on` is gpu3, which is none of the hosts",
+            None,
+            id="proxy-on-no-host",
+        ),
+        pytest.param(
+            HEAD.replace("cpu", "v100x2-pcie") + "gpus: [0, 1, 0]\n",
+            "onecat.yaml:5:14",
+            "the GPU 0 is listed twice",
+            None,
+            id="gpu-twice",
+        ),
+        pytest.param(
+            HEAD.replace("cpu", "v100x2-pcie") + "gpus: [-1]\n",
+            "onecat.yaml:5:8",
+            "no GPU has the index -1",
+            None,
+            id="gpu-below-0",
+        ),
+        pytest.param(
+            HEAD + "gpus: [0]\n", "onecat.yaml:5:1", "`gpus`, and profile `cpu` uses none", None, id="gpus-without-gpus"
+        ),
+        pytest.param(
+            HEAD + "runtime: native\nservice: systemd\n",
+            "onecat.yaml:6:10",
+            "`service: systemd` with the native runtime, which onecat looks after itself",
+            None,
+            id="native-under-systemd",
+        ),
+        pytest.param(
+            HEAD + "container: {cpus: 2}\n",
+            "onecat.yaml:5:13",
+            "`container.cpus` with the native runtime",
+            None,
+            id="container-limits-without-a-container",
         ),
         pytest.param(
             HEAD + "port: 08000\n",
