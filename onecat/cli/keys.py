@@ -37,7 +37,7 @@ def reload(
     wanted = hosts or [deployment.proxy.on or deployment.hosts[0]]
     with open_hosts(wanted) as opened:
         (machine, *_) = opened.machines
-        done = reload_keys(find_deployment(machine, deployment.name), deployment)
+        done = reload_keys(find_deployment(machine, deployment.name), deployment, console.progress)
     if as_json:
         document = {"deployment": deployment.name, "changed": done.changed, "clients": list(done.clients)}
         console.print_json({"schema": "onecat.keys/1", **document})

@@ -7,19 +7,13 @@ ends it. Releases are made under one short lock of the host, so that two deploym
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import platform
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from onecat.deploy.audit import user_name
-from onecat.deploy.store import deployments, deployments_directory, read_json, understood
-from onecat.deploy.supervisor import timestamp
+from onecat.deploy.short_lock import short_lock
+from onecat.deploy.store import deployments, read_json, understood
 from onecat.errors import ExitCode, OnecatError
-from onecat.hosts.machine import LockHeldError
 
 if TYPE_CHECKING:
     from onecat.config.schema import Profile
@@ -32,7 +26,6 @@ if TYPE_CHECKING:
 
 LOCK_FILE = "claims.lock"
 _LOCK_SECONDS = 60.0
-_LOCK_POLL_SECONDS = 0.2
 _ANY = ("0.0.0.0", "::", "", "*")  # noqa: S104 - compared, not bound
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _DEPLOYMENT = "deployment "
@@ -291,25 +284,8 @@ def claims_of_others(machine: Machine, name: str) -> tuple[Claim, ...]:
 @contextlib.contextmanager
 def claiming(machine: Machine) -> Iterator[None]:
     """Hold the host's lock for making a release; waits for others, which are done in moments. Raises OnecatError."""
-    directory = deployments_directory(machine)
-    machine.make_directory(directory)
-    holder = {"who": user_name(), "operator": platform.node(), "pid": os.getpid(), "since": timestamp(time.time())}
-    limit = time.monotonic() + _LOCK_SECONDS
-    with contextlib.ExitStack() as stack:
-        while True:
-            try:
-                stack.enter_context(machine.lock(f"{machine.data_directory}/{LOCK_FILE}", json.dumps(holder) + "\n"))
-                break
-            except LockHeldError as held:
-                if time.monotonic() > limit:
-                    raise OnecatError(
-                        f"another onecat has been making a release for {_LOCK_SECONDS:.0f} s",
-                        where=held.path,
-                        details=[held.holder.strip()] if held.holder.strip() else [],
-                        next_steps=["see whether it hangs, and try again"],
-                        code=ExitCode.ROLLED_BACK,
-                    ) from held
-            time.sleep(_LOCK_POLL_SECONDS)
+    path = f"{machine.data_directory}/{LOCK_FILE}"
+    with short_lock(machine, path, "making a release", _LOCK_SECONDS):
         yield
 
 

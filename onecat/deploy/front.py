@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onecat.deploy.proxies import proxy_of
-from onecat.deploy.traffic import Member, Traffic
+from onecat.deploy.traffic import Traffic
 from onecat.errors import OnecatError
 
 if TYPE_CHECKING:
     from onecat.config import Deployment
     from onecat.deploy.releases import ProxyKind
-    from onecat.deploy.site import Site
     from onecat.deploy.store import DeploymentStore
     from onecat.hosts import Machine
 
@@ -24,11 +21,10 @@ if TYPE_CHECKING:
 class Front:
     """The host whose nginx passes requests on to the servers of all hosts of a deployment.
 
-    store: of the deployment there. lock: held while one of the hosts changes its share of the requests.
+    store: of the deployment there.
     """
 
     store: DeploymentStore
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def traffic(self, host: str, kind: ProxyKind) -> Traffic:
         """The requests of the deployment, of which `host` changes its own share."""
@@ -41,20 +37,14 @@ class _Share(Traffic):
     def __init__(self, front: Front, host: str, kind: ProxyKind) -> None:
         super().__init__(proxy_of(front.store, kind), front.store.machine, front.store.directory)
         self._host = host
-        self._lock = front.lock
 
-    def route(self, host: str, members: Sequence[Member], site: Site) -> None:
-        with self._lock:
-            super().route(host, members, site)
-
-    def stop(self) -> None:
+    def _stop(self) -> None:
         """Answer nobody for this host any more; nginx stays while others serve."""
         site = self.site()
         if site is not None and any(each.host != self._host for each in self.members()):
-            self.route(self._host, [], site)
+            self._route(self._host, [], site)
             return
-        with self._lock:
-            super().stop()
+        super()._stop()
 
 
 def front_host(deployment: Deployment) -> str | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onecat.deploy import preflight
 from onecat.deploy.client_keys import read_client_keys
+from onecat.deploy.hand_edits import tell_hand_edits
 from onecat.deploy.proxies import proxy_of
 from onecat.deploy.site import with_keys
 from onecat.deploy.traffic import Traffic
@@ -25,8 +27,10 @@ class KeysReload:
     changed: bool
 
 
-def reload_keys(store: DeploymentStore, deployment: Deployment) -> KeysReload:
-    """Let nginx let in those whose keys stand in proxy.keys_file now.
+def reload_keys(
+    store: DeploymentStore, deployment: Deployment, report: Callable[[str], None] = lambda text: None
+) -> KeysReload:
+    """Let nginx let in those whose keys stand in proxy.keys_file now. report: receives lines for a person.
 
     Raises OnecatError: for a file that is not as it should be, and where no nginx checks keys; nothing is changed then.
     """
@@ -45,12 +49,13 @@ def reload_keys(store: DeploymentStore, deployment: Deployment) -> KeysReload:
         site = traffic.site()
         if site is None or not site.checks_keys:
             raise _nobody_checks(store, "nginx checks no keys yet")
-        wanted = with_keys(site, keys)
         names = tuple(dict.fromkeys(name for name, _ in keys.clients))
-        if wanted != site:
-            traffic.replace_site(wanted)
+        changed = with_keys(site, keys) != site
+        if changed:
+            tell_hand_edits(store, report)
+            traffic.let_in(keys)
             store.audit.record("keys", current.number, clients=list(names))
-        return KeysReload(names, wanted != site)
+        return KeysReload(names, changed)
 
 
 def _nobody_checks(store: DeploymentStore, found: str) -> OnecatError:

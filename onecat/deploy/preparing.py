@@ -15,7 +15,7 @@ from onecat.deploy.images_transfer import provide_image
 from onecat.deploy.ports import free_port, ports_of
 from onecat.deploy.proxies import proxy_of
 from onecat.deploy.proxies.choosing import choose_proxy, site_for
-from onecat.deploy.request import Report, Run, UpRequest, with_absolute_places
+from onecat.deploy.request import Report, Run, UpRequest
 from onecat.deploy.room import room_for
 from onecat.deploy.store import DeploymentStore
 from onecat.deploy.strategy import Strategy, choose
@@ -37,7 +37,6 @@ def prepare_run(request: UpRequest, machine: Machine, report: Report, front: Fro
     Parameters:
         front: the nginx of several hosts, this one among them; None: it runs on this one.
     """
-    request = replace(request, deployment=with_absolute_places(request.deployment))
     deployment, plan = request.deployment, request.plan
     store = DeploymentStore(machine, deployment.name)
     if plan.container is not None and request.docker_host is None and machine.is_local:

@@ -119,22 +119,3 @@ class Run:
     @property
     def model(self) -> Path:
         return Path(self.plan.model_directory)
-
-
-def with_absolute_places(deployment: Deployment) -> Deployment:
-    """The deployment with files of this machine named so that they are found from any directory."""
-    key, keys_file = deployment.secrets.api_key, deployment.proxy.keys_file
-    if key is not None and key.file is not None:
-        key = key.model_copy(update={"file": _absolute(key.file)})
-    if keys_file is not None:
-        keys_file = _absolute(keys_file)
-    return deployment.model_copy(
-        update={
-            "secrets": deployment.secrets.model_copy(update={"api_key": key}),
-            "proxy": deployment.proxy.model_copy(update={"keys_file": keys_file}),
-        }
-    )
-
-
-def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().absolute())

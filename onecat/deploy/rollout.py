@@ -23,7 +23,6 @@ from onecat.deploy.releases import Release
 from onecat.deploy.rendering import render
 from onecat.deploy.request import Report, Run, UpRequest
 from onecat.deploy.servers import server_of
-from onecat.deploy.site import with_keys
 from onecat.deploy.smoke import SmokeFailure
 from onecat.deploy.starting import start_release
 from onecat.deploy.store import DeploymentStore
@@ -70,11 +69,9 @@ def check_up(request: UpRequest, machine: Machine, report: Report, front: Front 
 
 def take_keys(run: Run) -> None:
     """Give nginx the keys of clients as they are now: a change of them takes no new release."""
-    now = None if run.traffic is None else run.traffic.site()
-    if run.traffic is None or run.site is None or run.site.keys is None or now is None:
+    if run.traffic is None or run.site is None or run.site.keys is None:
         return
-    if now.keys_mark != run.site.keys_mark:
-        run.traffic.replace_site(with_keys(now, run.site.keys))
+    if run.traffic.let_in(run.site.keys):
         run.report("nginx lets in the clients whose keys stand in proxy.keys_file now")
 
 

@@ -6,24 +6,29 @@ deployment, changes only its own; and where another kind of nginx takes over, ea
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from onecat.deploy.readiness import healthy
-from onecat.deploy.site import Site, Upstream, from_document, to_document
+from onecat.deploy.short_lock import short_lock
+from onecat.deploy.site import Site, Upstream, from_document, to_document, with_keys
 from onecat.deploy.store import read_json, understood, write_json
 from onecat.deploy.written_files import installed_files
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
+    from onecat.deploy.client_keys import ClientKeys
     from onecat.deploy.proxies import Proxy
     from onecat.hosts import Machine
 
 TRAFFIC_SCHEMA = "onecat.traffic/1"
 _ANSWER_SECONDS = 10.0
 _POLL_SECONDS = 0.1
+# Longer than a reload of nginx may take, and the way back from it.
+_CHANGE_SECONDS = 120.0
 LONGEST_READ_SECONDS = 60.0
 """client_body_timeout of our sites: so long nginx may wait for the next part of a request."""
 
@@ -41,6 +46,8 @@ class Member:
 class Traffic:
     """The requests of one deployment.
 
+    Each change is made under a lock: several hosts of a deployment, and `onecat keys`, change the same nginx.
+
     Parameters:
         proxy: the nginx they come in at. machine: the host it runs on. directory: of the deployment there.
     """
@@ -48,6 +55,7 @@ class Traffic:
     def __init__(self, proxy: Proxy, machine: Machine, directory: str) -> None:
         self.proxy = proxy
         self._machine = machine
+        self._directory = directory
         self._path = f"{directory}/traffic-{proxy.kind}.json"
 
     def members(self) -> tuple[Member, ...]:
@@ -79,9 +87,10 @@ class Traffic:
 
     def pause(self, host: str) -> None:
         """Send nothing to servers of `host` any more; with none left every request is answered 503."""
-        site = self.site()
-        if site is not None:
-            self.route(host, [], site)
+        with self._changing():
+            site = self.site()
+            if site is not None:
+                self._route(host, [], site)
 
     def route(self, host: str, members: Sequence[Member], site: Site) -> None:
         """Send the share of `host` to these servers of it from now on; what is sent to other hosts stays.
@@ -92,6 +101,10 @@ class Traffic:
         With no server at all every request is answered 503. Raises OnecatError when nginx refuses or does not answer;
         then it serves as before.
         """
+        with self._changing():
+            self._route(host, members, site)
+
+    def _route(self, host: str, members: Sequence[Member], site: Site) -> None:
         before, site_before = self.members(), self.site()
         after = (*(each for each in before if each.host != host), *members)
         workers = self.proxy.workers()
@@ -105,24 +118,40 @@ class Traffic:
                 self.proxy.apply(with_members(site_before, before))
                 self._write(site_before, before, workers)
             else:
-                self.stop()
+                self._stop()
             raise
 
-    def replace_site(self, site: Site) -> None:
-        """Serve by another site from now on, with the servers of before. Raises OnecatError when nginx refuses."""
-        members, workers = self.members(), self.proxy.workers()
-        self._write(self.site() or site, members, workers, changing=True)
-        try:
-            self.proxy.apply(with_members(site, members))
-        except (OnecatError, OSError):
-            self._write(self.site() or site, members, workers)
-            raise
-        self._write(site, members, workers)
+    def let_in(self, keys: ClientKeys) -> bool:
+        """Let in who sends one of these keys from now on, and nobody else; returns whether that is another rule.
+
+        Raises OnecatError when nginx refuses; then it serves as before.
+        """
+        with self._changing():
+            before = self.site()
+            if before is None or with_keys(before, keys) == before:
+                return False
+            site, members, workers = with_keys(before, keys), self.members(), self.proxy.workers()
+            self._write(before, members, workers, changing=True)
+            try:
+                self.proxy.apply(with_members(site, members))
+            except (OnecatError, OSError):
+                self._write(before, members, workers)
+                raise
+            self._write(site, members, workers)
+            return True
 
     def stop(self) -> None:
         """Answer nobody any more."""
+        with self._changing():
+            self._stop()
+
+    def _stop(self) -> None:
         self.proxy.remove()
         self._machine.remove(self._path)
+
+    def _changing(self) -> contextlib.AbstractContextManager[None]:
+        path = f"{self._directory}/traffic.lock"
+        return short_lock(self._machine, path, "changing where nginx sends requests", _CHANGE_SECONDS)
 
     def finished(self) -> bool:
         """Whether nginx has finished all requests that it had when the route was changed last."""
