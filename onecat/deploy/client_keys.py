@@ -131,11 +131,16 @@ def _problem(words: Sequence[str], before: Sequence[tuple[str, str]]) -> str | N
     if not _NAME.fullmatch(name):
         return "a client's name has a character that it must not have"
     if not _KEY.fullmatch(key):
-        return f"the key of {name} has a character that it must not have"
+        return f"the key of {_told(name)} has a character that it must not have"
     if not LEAST_KEY_LENGTH <= len(key) <= _LONGEST_KEY:
-        return f"the key of {name} has {len(key)} characters"
+        return f"the key of {_told(name)} has {len(key)} characters"
     other = next((each for each, known in before if known == key), None)
-    return None if other is None else f"{name} and {other} have the same key"
+    return None if other is None else f"{_told(name)} and {_told(other)} have the same key"
+
+
+def _told(name: str) -> str:
+    """A client's name for a person; not one that could be a key, as where both were exchanged."""
+    return name if len(name) < LEAST_KEY_LENGTH else "a client with a long name"
 
 
 def render_keys(identifier: str, keys: ClientKeys) -> str:

@@ -213,6 +213,8 @@ def test_a_key_stands_for_itself_and_nothing_like_it() -> None:
         ("alice 0123456789$abcdef\n", "the key of alice has a character", 1),
         ("al;ce 0123456789abcdef\n", "a client's name has a character", 1),
         ("alice tooshort\n", "the key of alice has 8 characters", 1),
+        ("0123456789abcdef alice\n", "the key of a client with a long name has 5 characters", 1),
+        ("0123456789abcdef tooshort!\n", "the key of a client with a long name has a character", 1),
         ("alice 0123456789abcdef\nbob 0123456789abcdef\n", "bob and alice have the same key", 2),
     ],
 )
