@@ -45,7 +45,11 @@ def forecast_lines(forecast: Forecast) -> list[str]:
     """How a release would take over, in lines of at most 80 columns."""
     lines = [] if forecast.origin is None else [f"{'as release:':<12}{forecast.origin}"]
     if forecast.replaces is not None:
-        lines.append(f"{'replaces:':<12}release {forecast.replaces}")
+        if forecast.canary_percent is None:
+            lines.append(f"{'replaces:':<12}release {forecast.replaces}")
+        else:
+            others = f"release {forecast.replaces} keeps the others"
+            lines += _row("canary:", f"{forecast.canary_percent} % of the requests; {others}")
         lines += _row("strategy:", f"{forecast.strategy}, since {forecast.why}")
     if forecast.gap:
         what = "requests are answered 503 (Retry-After)" if forecast.proxy is not None else "nobody listens"

@@ -73,7 +73,7 @@ def up(
         prepared = prepared_for(machine)
         if dry_run:
             tell_image(prepared, machine, console.progress)
-            show_forecast(deploy.forecast_up(prepared, machine), as_json, "onecat.up/1")
+            show_forecast(deploy.forecast_up(prepared, machine, percent), as_json, "onecat.up/1")
             return
         if percent is not None:
             try_canary(prepared, machine, percent, detach, as_json)

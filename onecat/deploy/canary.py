@@ -56,6 +56,8 @@ class Trial:
 def start_canary(request: UpRequest, machine: Machine, percent: int, report: Report = lambda text: None) -> Release:
     """Start what is asked for beside the current release and send it a share of the requests.
 
+    Where the same plan is tried already nothing is started; only its share is changed to what is asked for.
+
     Parameters:
         percent: its share, 1 to 99.
 
@@ -63,11 +65,14 @@ def start_canary(request: UpRequest, machine: Machine, percent: int, report: Rep
     """
     run = check_before(prepare_run(request, machine, report))
     with run.store.lock("onecat up --canary"):
+        tried = run.store.canary()
+        if tried is not None and tried.fingerprint == run.fingerprint:
+            return _go_on(run, tried, percent)
         run.store.refuse_canary()
         clean_up(run)
-        current = _serving(run)
+        current = need_serving(run)
         with claims.claiming(run.machine):
-            strategy = _beside(decide(run, current), run)
+            strategy = need_room(decide(run, current), run)
             run = claims.with_claims(with_free_port(run, strategy), current, strategy)
             release, server = render(run, strategy)
         run.store.audit.record("canary", release.number, percent=percent)
@@ -88,6 +93,17 @@ def start_canary(request: UpRequest, machine: Machine, percent: int, report: Rep
             go_back(run, release, server, current, beside=True, error=error)
             raise error from failure
     report(f"release {release.number} gets {percent} % of the requests, release {current.number} the others")
+    return tried
+
+
+def _go_on(run: Run, tried: Release, percent: int) -> Release:
+    """Go on with a canary of the same plan."""
+    document, current = run.store.canary_document(), run.store.current()
+    assert document is not None  # there is a canary
+    if current is not None and document["share"] != percent / 100:
+        _share(run, current, tried, percent)
+        run.store.set_current(current.number, {**document, "share": percent / 100})
+    run.report(f"release {tried.number} is tried already; it gets {percent} % of the requests")
     return tried
 
 
@@ -182,7 +198,7 @@ def _both(store: DeploymentStore) -> tuple[Release, Release]:
     return stable, canary
 
 
-def _serving(run: Run) -> Release:
+def need_serving(run: Run) -> Release:
     """The current release, which a canary stands beside. Raises OnecatError when none serves, or not behind nginx."""
     current = run.store.current()
     if current is None or not runs(run, current):
@@ -201,7 +217,7 @@ def _serving(run: Run) -> Release:
     return current
 
 
-def _beside(strategy: Strategy, run: Run) -> Strategy:
+def need_room(strategy: Strategy, run: Run) -> Strategy:
     """The strategy of a canary. Raises OnecatError where two releases cannot run at once."""
     if strategy.name == "blue-green":
         return strategy
@@ -228,7 +244,7 @@ def _let_run(run: Run, release: Release) -> None:
 
 def _share(run: Run, stable: Release, canary: Release, percent: int) -> None:
     traffic, site = traffic_of(run, canary), site_of_release(run, canary)
-    assert traffic is not None  # `_serving` has seen to it
+    assert traffic is not None  # `need_serving` has seen to it
     assert site is not None
     tell_hand_edits(run.store, run.report)
     traffic.route(run.host, weighted(member_of(run, stable), member_of(run, canary), percent), site)

@@ -12,7 +12,7 @@ from onecat.deploy import preflight
 from onecat.deploy.fingerprint import fingerprint
 from onecat.deploy.hand_edits import nginx_edits
 from onecat.deploy.site import to_document
-from onecat.deploy.store import read_json
+from onecat.deploy.store import read_json, understood
 from onecat.deploy.written_files import HandEdit, rendered_edits, unified
 from onecat.planner.records import to_json
 
@@ -91,14 +91,16 @@ def compare_deployment(run: Run | None, store: DeploymentStore) -> Comparison:
 
 def _changes(run: Run, current: Release) -> Iterator[Difference]:
     machine = run.machine
-    before = read_json(machine, f"{current.directory}/plan.json") or {}
+    plan_file = f"{current.directory}/plan.json"
+    before = read_json(machine, plan_file) or {}
     plan = to_json(run.plan)
-    found = [
-        *_text_change("arguments", "the server's arguments", _words(before), _words(plan)),
-        *_text_change("environment", "the server's environment", _environment(before), _environment(plan)),
-        *_image_changes(run, current, before, plan),
-        *_settings_changes(run, current),
-    ]
+    with understood(machine, plan_file):
+        found = [
+            *_text_change("arguments", "the server's arguments", _words(before), _words(plan)),
+            *_text_change("environment", "the server's environment", _environment(before), _environment(plan)),
+            *_image_changes(run, current, before, plan),
+        ]
+    found += _settings_changes(run, current)
     if run.site is not None or current.proxied:
         site = read_json(machine, f"{current.directory}/site.json")
         wanted = None if run.site is None else to_document(run.site)
@@ -167,10 +169,12 @@ def _image_id(run: Run) -> str | None:
 
 def _settings_changes(run: Run, current: Release) -> list[Difference]:
     """Changes of onecat.yaml that are not in the arguments, the environment or nginx's site."""
-    kept = read_json(run.machine, f"{current.directory}/request.json")
+    path = f"{current.directory}/request.json"
+    kept = read_json(run.machine, path)
     if kept is None:
         return []
-    before: dict[str, Any] = kept["deployment"]
+    with understood(run.machine, path):
+        before: dict[str, Any] = dict(kept["deployment"])
     after = run.deployment.model_dump(mode="json")
     elsewhere = ("serve", "env", "proxy", "runtime")
     texts = [_table({name: value for name, value in each.items() if name not in elsewhere}) for each in (before, after)]
@@ -233,7 +237,8 @@ def _container_drift(machine: Machine, current: Release) -> Iterator[Difference]
     document = read_json(machine, f"{current.directory}/{SPEC_FILE}")
     if document is None:
         return
-    spec = from_document(document)
+    with understood(machine, f"{current.directory}/{SPEC_FILE}"):
+        spec = from_document(document)
     attributes = _inspected(machine, current, spec.name)
     if attributes is None:
         yield Difference("container", f"container {spec.name} was removed by hand")
@@ -303,8 +308,10 @@ def _unlike(name: str, wanted: Any, present: Any) -> Iterator[str]:
 
 def _key_drift(machine: Machine, current: Release) -> Iterator[Difference]:
     """The API key's file, beside the copy that the server has."""
-    kept = read_json(machine, f"{current.directory}/request.json")
-    place = ((kept or {}).get("deployment", {}).get("secrets") or {}).get("api_key") or {}
+    path = f"{current.directory}/request.json"
+    kept = read_json(machine, path)
+    with understood(machine, path):
+        place = {} if kept is None else kept["deployment"]["secrets"]["api_key"] or {}
     copy = machine.read(f"{current.directory}/secrets/api_key")
     if copy is None or not place.get("file") or not machine.is_local:
         return

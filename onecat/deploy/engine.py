@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from onecat.deploy.store import read_json, write_json
+from onecat.deploy.store import read_json, understood, write_json
 from onecat.errors import ExitCode, OnecatError
 from onecat.observe.choices import EngineChoices, from_document, read_choices, to_document
 from onecat.observe.expectations import Expected, Surprise, surprises
@@ -81,9 +81,10 @@ def kept_choices(machine: Machine, release: Release) -> KeptChoices | None:
     document = engine_document(machine, release)
     if document is None:
         return None
-    found = tuple(Surprise(**{**each, "fix": tuple(each["fix"])}) for each in document.pop("surprises"))
-    planned = Expected(**document.pop("planned"))
-    return KeptChoices(from_document(document), planned, found)
+    with understood(machine, f"{release.directory}/{ENGINE_FILE}"):
+        found = tuple(Surprise(**{**each, "fix": tuple(each["fix"])}) for each in document.pop("surprises"))
+        planned = Expected(**document.pop("planned"))
+        return KeptChoices(from_document(document), planned, found)
 
 
 def engine_document(machine: Machine, release: Release) -> dict[str, Any] | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from onecat.deploy import claims
+from onecat.deploy import claims, preflight
+from onecat.deploy.canary import need_room, need_serving
+from onecat.deploy.fingerprint import fingerprint
 from onecat.deploy.preparing import check_host, decide, prepare_run, with_free_port
 from onecat.deploy.repeating import repeated_run, restart_target, rollback_target
 from onecat.deploy.site import to_document
@@ -28,6 +30,7 @@ class Forecast:
     strategy, why: see `onecat.deploy.strategy`. replaces: the number of the release that serves now. gap: whether
     requests would be refused meanwhile; gap_seconds: for how long, as measured before. proxy: whose nginx passes
     requests on. origin: the release that would be repeated. argv: the server's command line. site: of nginx.
+    canary_percent: the share of requests that it would get beside what serves; None: it takes over.
     obstacle: why it would fail before anything is changed, and next_steps: what to type then; None: nothing is known.
     """
 
@@ -42,13 +45,18 @@ class Forecast:
     argv: tuple[str, ...]
     plan: dict[str, Any]
     site: dict[str, Any] | None
+    canary_percent: int | None = None
     obstacle: str | None = None
     next_steps: tuple[str, ...] = ()
 
 
-def forecast_up(request: UpRequest, machine: Machine) -> Forecast:
-    """What `up` would do. Raises OnecatError for what is wrong with the request."""
-    return _forecast(prepare_run(request, machine, lambda text: None))
+def forecast_up(request: UpRequest, machine: Machine, canary_percent: int | None = None) -> Forecast:
+    """What `up` would do. Raises OnecatError for what is wrong with the request.
+
+    Parameters:
+        canary_percent: what is asked for with --canary; None: nothing is.
+    """
+    return _forecast(prepare_run(request, machine, lambda text: None), canary_percent)
 
 
 def forecast_rollback(
@@ -63,14 +71,32 @@ def forecast_restart(store: DeploymentStore, facts: Facts | None, front: Front |
     return _forecast(repeated_run(store, restart_target(store), "restart", facts, lambda text: None, front))
 
 
-def _forecast(run: Run) -> Forecast:
+def _is_tried(run: Run) -> bool:
+    """Whether this plan is the canary's."""
+    tried = run.store.canary()
+    if tried is None:
+        return False
+    entries = run.machine.entries(run.plan.model_directory)
+    secret = preflight.read_secret(run.secret)
+    proxied = run.traffic is not None
+    same = fingerprint(run.deployment, run.plan, run.argv, entries, proxied, tried.image_id, secret)
+    return same == tried.fingerprint
+
+
+def _forecast(run: Run, canary_percent: int | None = None) -> Forecast:
     obstacle: OnecatError | None = None
+    current: Release | None = run.store.current()
     try:
+        if canary_percent is None or not _is_tried(run):
+            run.store.refuse_canary()
         check_host(run)
+        strategy = decide(run, current)
+        if canary_percent is not None:
+            need_serving(run)
+            need_room(strategy, run)
     except OnecatError as error:
         obstacle = error
-    current: Release | None = run.store.current()
-    strategy = decide(run, current)
+        strategy = decide(run, current)
     try:
         run = claims.with_claims(with_free_port(run, strategy), current, strategy)
     except OnecatError as error:
@@ -88,6 +114,7 @@ def _forecast(run: Run) -> Forecast:
         argv=run.argv,
         plan=to_json(run.plan),
         site=None if run.site is None else to_document(run.site),
+        canary_percent=canary_percent,
         obstacle=None if obstacle is None else obstacle.found,
         next_steps=() if obstacle is None else obstacle.next_steps,
     )

@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import platform
+import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -211,7 +212,8 @@ def find_deployment(machine: Machine, name: str | None) -> DeploymentStore:
     if not stores:
         place = "this machine" if machine.is_local else machine.name
         found = f"nothing is deployed on {place}" if name is None else f"there is no deployment {name}"
-        raise OnecatError(found, where=deployments_directory(machine), next_steps=["onecat quickstart", "onecat init"])
+        steps = ["onecat quickstart", "onecat init"] if name is None else ["onecat up   (beside its onecat.yaml)"]
+        raise OnecatError(found, where=deployments_directory(machine), next_steps=steps)
     if name is None:
         raise OnecatError("there are several deployments", expected=f"one of: {', '.join(names)}")
     raise OnecatError(f"there is no deployment {name}", expected=f"one of: {', '.join(names)}")
@@ -235,7 +237,10 @@ def understood(machine: Machine, path: str) -> Iterator[None]:
             expected="what onecat wrote there; nobody else changes it",
             where=path if machine.is_local else f"{path} on {machine.name}",
             details=[f"{type(error).__name__}: {error}"],
-            next_steps=["correct it, or put back a copy of it", "onecat releases"],
+            next_steps=[
+                f"correct it, or do without what it says: mv {shlex.quote(path)} {shlex.quote(path + '.damaged')}",
+                "then: onecat status",
+            ],
             code=ExitCode.NEEDS_PERSON,
         ) from error
 

@@ -98,6 +98,32 @@ def test_while_a_canary_is_tried_releases_are_not_changed_otherwise(small: Small
     assert (back.origin, small.status().state) == (1, "serving")
 
 
+def test_the_same_command_goes_on_with_a_canary_and_gives_it_another_share(small: SmallDeployment) -> None:
+    small.up()
+    patient: dict[str, object] = {**QUICK, "promote_after_seconds": 3600}
+    forecast = deploy.forecast_up(small.request(*NEW, canary=patient), small.machine, 25)
+    assert (forecast.canary_percent, forecast.replaces, forecast.obstacle) == (25, 1, None)
+    first = tried(small, *NEW, canary=patient)
+    again = tried(small, *NEW, percent=40, canary=patient)
+    assert (again.canary.number, again.percent, again.since) == (2, 40, first.since)
+    (route,) = Path(small.store.directory).glob("traffic*.json")
+    traffic = json.loads(route.read_text())
+    assert [each["weight"] for each in traffic["members"]] == [3, 2]
+    for words, percent, obstacle in (
+        (NEW, 40, None),
+        (NEW, None, "release 2 of demo is tried as a canary"),
+        (("--max-num-seqs", "9"), 40, "release 2 of demo is tried as a canary"),
+    ):
+        request = small.request(*words, canary=patient)
+        assert deploy.forecast_up(request, small.machine, percent).obstacle == obstacle
+
+
+def test_a_forecast_tells_why_there_will_be_no_canary(small: SmallDeployment) -> None:
+    assert deploy.forecast_up(small.request(), small.machine, 10).obstacle == (
+        "nothing serves that a canary could stand beside"
+    )
+
+
 def test_a_canary_that_dies_is_told_and_goes(small: SmallDeployment) -> None:
     small.up()
     trial = tried(small, *NEW, canary={**QUICK, "promote_after_seconds": 3600})

@@ -83,6 +83,31 @@ def test_strict_makes_it_a_failed_start_and_the_release_before_serves_on(small: 
 # --- what was changed by hand -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("word", "file"),
+    [("status", "engine.json"), ("diff", "request.json"), ("diff", "plan.json")],
+)
+def test_a_damaged_file_of_a_release_is_told_with_its_place_and_a_way_that_leads_on(
+    small: SmallDeployment, word: str, file: str
+) -> None:
+    damaged = Path(small.up().directory, file)
+    damaged.write_text("[1]")
+    if word == "diff":
+        with pytest.raises(OnecatError, match="damaged") as told:
+            compared(small)
+        found = told.value
+        assert found.where == str(damaged)
+        subprocess.run(["sh", "-c", found.next_steps[0].partition(": ")[2]], check=True)
+        compared(small)
+    else:
+        told_by_command = command(small, word, "demo")
+        assert told_by_command.returncode == ExitCode.NEEDS_PERSON
+        (step, *_) = [line for line in told_by_command.stderr.splitlines() if "mv " in line]
+        subprocess.run(["sh", "-c", step.partition("says: ")[2]], check=True)
+        assert command(small, word, "demo").returncode == 0
+    assert not damaged.exists()
+
+
 def test_a_hand_edit_of_nginx_is_found_and_the_next_up_says_so_and_keeps_it(small: SmallDeployment) -> None:
     small.up()
     assert command(small, "diff", "demo").returncode == 0

@@ -87,6 +87,12 @@ def test_what_would_be_done_is_told_in_80_columns() -> None:
         assert part in text
 
 
+def test_a_canary_replaces_nothing() -> None:
+    shown = forecast_lines(replace(FORECAST, canary_percent=10))
+    assert "canary:     10 % of the requests; release 3 keeps the others" in shown
+    assert not any(line.startswith("replaces:") for line in shown)
+
+
 def test_a_gap_that_was_never_measured_is_not_made_up() -> None:
     text = "\n".join(forecast_lines(replace(FORECAST, gap_seconds=None)))
     assert "not measured yet" in " ".join(text.split())
