@@ -29,7 +29,13 @@ def failure_of(release: Release, server: Server, failure: Exception) -> OnecatEr
         )
     if isinstance(failure, OSError):
         return failure_of_host(failure)
-    reason = failure.reason if isinstance(failure, NotReady | SmokeFailure) else str(failure)
+    if not isinstance(failure, NotReady | SmokeFailure):
+        return OnecatError(
+            f"onecat has a fault: {type(failure).__name__}: {failure}",
+            next_steps=["type the same command with --debug and report what it prints"],
+            code=ExitCode.ROLLED_BACK,
+        )
+    reason = failure.reason
     try:
         lines = told_lines(server)
     except (OnecatError, OSError) as unreadable:

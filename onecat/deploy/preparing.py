@@ -58,7 +58,9 @@ def prepare_run(request: UpRequest, machine: Machine, report: Report, front: Fro
             report(f"{choice.why}: serving directly at http://{plan.host}:{plan.port}")
         else:
             report(f"nginx: {choice.kind} ({choice.why})")
-            site = site_for(choice, deployment, preflight.read_secret(preflight.secret_of(deployment)))
+            # Only beside the clients' keys does nginx send the server's: what changes no release needs it not.
+            secret = None if deployment.proxy.keys_file is None else preflight.secret_of(deployment)
+            site = site_for(choice, deployment, preflight.read_secret(secret))
             traffic = (
                 Traffic(proxy_of(store, choice.kind), machine, store.directory)
                 if front is None

@@ -18,12 +18,11 @@ from onecat.deploy.front import Front
 from onecat.deploy.hand_edits import tell_hand_edits, write_anew
 from onecat.deploy.leftovers import clean_up
 from onecat.deploy.preparing import check_before, decide, prepare_run, with_free_port
-from onecat.deploy.readiness import NotReady, healthy
+from onecat.deploy.readiness import healthy
 from onecat.deploy.releases import Release
 from onecat.deploy.rendering import render
 from onecat.deploy.request import Report, Run, UpRequest
 from onecat.deploy.servers import server_of
-from onecat.deploy.smoke import SmokeFailure
 from onecat.deploy.starting import start_release
 from onecat.deploy.store import DeploymentStore
 from onecat.deploy.strategy import Strategy
@@ -114,7 +113,6 @@ def change(run: Run, current: Release | None) -> Release:
         gap = None if gap_began is None else round(time.monotonic() - gap_began, 1)
         accepted = run.store.end(replace(release, gap_seconds=gap), "serving")
         run.store.set_current(release.number)
-        run.store.audit.record("current", release.number)
     except KeyboardInterrupt:
         if _is_current(run.store, release):
             run.report(f"interrupted; release {release.number} already serves and stays")
@@ -122,13 +120,13 @@ def change(run: Run, current: Release | None) -> Release:
         run.report(f"interrupted: stopping release {release.number}")
         go_back(run, release, server, previous, beside)
         raise
-    except (NotReady, SmokeFailure, OnecatError, OSError) as failure:
+    except Exception as failure:  # a fault of onecat's own, too: what served before serves again
         if is_cut_off(run):
             raise cut_off(run, release, previous, beside, failure) from failure
         error = failure_of(release, server, failure)
         go_back(run, release, server, previous, beside, error)
         raise error from failure
-    _put_away(run, current, strategy)
+    _put_away(run, current, strategy, accepted)
     return accepted
 
 
@@ -151,10 +149,11 @@ def _make_way(run: Run, current: Release, running: bool) -> None:
             run.traffic.route(run.host, [], run.site)
 
 
-def _put_away(run: Run, current: Release | None, strategy: Strategy) -> None:
+def _put_away(run: Run, current: Release | None, strategy: Strategy, accepted: Release) -> None:
     """Put away what the accepted release has replaced. What cannot be put away is told and harms nothing."""
     store = run.store
     try:
+        store.audit.record("current", accepted.number)
         if current is not None:
             if strategy.name == "blue-green":
                 drain_release(run, current)

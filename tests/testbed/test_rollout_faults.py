@@ -84,6 +84,21 @@ def test_a_port_that_somebody_takes_meanwhile(small: SmallDeployment) -> None:
         assert small.up("--max-num-seqs", "8").port == small.port + 2  # the next one looks again
 
 
+@pytest.mark.parametrize("strategy", ["blue-green", "recreate"])
+def test_a_fault_of_onecats_own_leaves_the_release_before_serving(small: SmallDeployment, strategy: str) -> None:
+    small.up()
+
+    def fault() -> None:
+        raise LookupError("nobody has thought of this")
+
+    small.reactions["ready after"] = fault
+    with pytest.raises(OnecatError, match="onecat has a fault: LookupError: nobody has thought") as raised:
+        small.up("--max-num-seqs", "8", rollout={"strategy": strategy})
+    assert raised.value.code == ExitCode.ROLLED_BACK
+    assert (small.status().state, small.status().release) == ("serving", 1)
+    assert [each.outcome for each in small.store.releases()] == ["serving", "failed"]
+
+
 @pytest.mark.parametrize("line", ["blue-green", "starting release 2", "it answered"])
 def test_a_disk_that_fills_up_meanwhile(small: SmallDeployment, small_disk: Callable[[int], Path], line: str) -> None:
     disk = small_disk(112)
