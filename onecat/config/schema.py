@@ -279,7 +279,7 @@ class Limits(Record):
 class Proxy(Record):
     """What stands in front of the server."""
 
-    kind: Literal["nginx", "none"] = "nginx"
+    kind: Literal["nginx", "none"] = Field("nginx", description="none: clients reach the server itself")
     instance: Literal["auto", "host", "own", "container"] = Field(
         "auto",
         description="host: one file for the host's nginx; own: an nginx of this user; container: an nginx image; "
@@ -292,15 +292,18 @@ class Proxy(Record):
         pattern=r"^([^:\s]+|\[[0-9A-Fa-f:]+\]):\d{1,5}$",
         description="Address and port nginx answers on",
     )
-    server_name: str = "_"
+    server_name: str = Field(
+        "_",
+        description="Name clients use in the URL, as models.example.org; _ answers to any, on an address of its own",
+    )
     max_body_mib: int = Field(64, ge=1, description="Largest request body in MiB (images are sent inline)")
     read_timeout_seconds: int = Field(3600, ge=1, description="Longest silence between two parts of an answer")
     retry_after_seconds: int = Field(15, ge=1, description="What Retry-After says while there is no server")
-    tls: Tls | None = None
+    tls: Tls | None = Field(None, description="With it nginx speaks HTTPS on listen")
     keys_file: str | None = Field(
         None, description="File with one client's `NAME KEY` per line; nginx lets in who sends one of the keys"
     )
-    limits: Limits = Limits()
+    limits: Limits = Field(Limits(), description="What one client may ask; above it nginx answers 429")
     metrics_from: tuple[str, ...] = Field(
         ("127.0.0.1", "::1"), description="Addresses and networks that may read /metrics"
     )
@@ -312,20 +315,22 @@ class Proxy(Record):
 class Secret(Record):
     """Where a secret comes from; exactly one of both. The value itself never stands in onecat.yaml."""
 
-    file: str | None = None
-    env: str | None = None
+    file: str | None = Field(None, description="File that holds it, for its owner alone; relative to onecat.yaml")
+    env: str | None = Field(None, description="Variable of the environment that onecat up runs in")
 
 
 class Secrets(Record):
+    """Secrets of the server."""
+
     api_key: Secret | None = Field(None, description="Bearer key that clients must send")
 
 
 class SmokePrompt(Record):
     """A prompt sent after start, and substrings one of which must be in the answer."""
 
-    prompt: str
-    expect: tuple[str, ...] = ()
-    max_tokens: int = Field(16, ge=1, le=1024)
+    prompt: str = Field(description="Text that the model goes on with")
+    expect: tuple[str, ...] = Field((), description="Substrings one of which must be in the answer; none: any will do")
+    max_tokens: int = Field(16, ge=1, le=1024, description="Tokens of the answer at most")
 
 
 class Start(Record):
@@ -340,7 +345,7 @@ class Restart(Record):
 
     max_crashes: int = Field(10, ge=1, description="Crashes in a row after which it is given up")
     backoff_seconds: float = Field(1.0, ge=0, description="Wait before the first restart; doubles with each crash")
-    backoff_max_seconds: float = Field(30.0, ge=0)
+    backoff_max_seconds: float = Field(30.0, ge=0, description="Longest wait before a restart")
     stable_seconds: float = Field(600.0, ge=0, description="A run of this length clears the count of crashes")
 
 
@@ -387,7 +392,7 @@ class Ray(Record):
 class Deployment(Document):
     """onecat.yaml: one model served by one profile on some hosts."""
 
-    name: Name
+    name: Name = Field(description="Of the deployment: lower-case letters, digits, inner hyphens; at most 40")
     profile: str = Field(
         min_length=1, description="Name of a profile that ships with onecat, or a file of one's own, as ./mine.yaml"
     )
@@ -411,10 +416,10 @@ class Deployment(Document):
     serve: dict[str, FlagValue] = Field(default_factory=dict, description="`vllm serve` flags without dashes")
     env: dict[str, str] = Field(default_factory=dict, description="Environment variables of the server")
     container: ContainerLimits = ContainerLimits()
-    ray: Ray | None = None
+    ray: Ray | None = Field(None, description="One model across all hosts, whose GPUs Ray joins; without it replicas")
     proxy: Proxy = Proxy()
     secrets: Secrets = Secrets()
-    smoke: tuple[SmokePrompt, ...] = ()
+    smoke: tuple[SmokePrompt, ...] = Field((), description="Prompts that each new release must answer before it serves")
     start: Start = Start()
     restart: Restart = Restart()
     rollout: Rollout = Rollout()

@@ -90,6 +90,8 @@ def test_every_commented_example_of_the_written_file_is_valid(tmp_path: Path) ->
     assert deployment.secrets.api_key is not None
     assert deployment.smoke[0].expect == ("Paris",)
     assert deployment.restart.max_crashes == 10
+    assert (deployment.rollout.keep_releases, deployment.canary.max_p99_ratio) == (5, 1.5)
+    assert deployment.proxy.keys_file is not None
 
 
 def test_plan_shows_arguments_with_origin_and_reason_in_80_columns(tmp_path: Path, model: Path) -> None:
@@ -240,6 +242,19 @@ def test_plan_warns_of_stopped_statistics_and_of_flags_it_could_not_check(tmp_pa
     unchecked = " ".join(run(tmp_path, *arguments, "--profile", "ascend910b", "--set", "any-flag=1").stdout.split())
     assert "The flags of vllm-ascend 0.23.0 are not known to this onecat and were not checked" in unchecked
     assert "--any-flag 1" in unchecked
+
+
+def test_editors_can_explain_every_key_of_onecat_yaml(tmp_path: Path) -> None:
+    schema = json.loads(run(tmp_path, "schema", "deployment").stdout)
+    groups = {"": schema, **schema["$defs"]}
+    unexplained = [
+        f"{group}.{key}"
+        for group, document in groups.items()
+        for key, value in document["properties"].items()
+        if not value.get("description")
+        and "description" not in groups.get(value.get("$ref", "?").rpartition("/")[2], {})
+    ]
+    assert unexplained == []
 
 
 def test_schemas_are_printed_for_editors(tmp_path: Path) -> None:
