@@ -21,7 +21,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -34,7 +33,7 @@ import pytest
 
 from onecat.paths import Home
 from tests.testbed import base_image as base_images
-from tests.testbed import command, sources
+from tests.testbed import command, ports, sources
 from tests.testbed import docker_daemon as docker_daemons
 from tests.testbed import ssh_host as ssh_hosts
 from tests.testbed import systemd_host as systemd_hosts
@@ -205,13 +204,7 @@ def run_unprivileged() -> Callable[..., command.Result]:
 @pytest.fixture
 def free_port() -> Callable[[], int]:
     """Gives ports of 127.0.0.1 that were free a moment ago."""
-
-    def find() -> int:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])
-
-    return find
+    return ports.free_port
 
 
 @pytest.fixture

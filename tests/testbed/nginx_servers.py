@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,16 +16,11 @@ import httpx
 
 from onecat.deploy.client_keys import ClientKeys
 from onecat.deploy.site import Site, SiteTls, Upstream, with_keys
+from tests.testbed.ports import free_port
 
 SERVER = Path(__file__).with_name("openai_server.py")
 ALICE, BOB, SERVERS_OWN = "sk-alice-0123456789.Ab+c/d=", "sk-bob-0123456789", "sk-of-the-server-0123456789"
 KEYS = ClientKeys((("alice", ALICE), ("bob", BOB)), SERVERS_OWN)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

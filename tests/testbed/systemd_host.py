@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import socket
 import sys
 import tarfile
 import tempfile
@@ -21,6 +20,7 @@ from typing import Any
 from tests.testbed import ssh_host as ssh_hosts
 from tests.testbed.base_image import BASE_TAG
 from tests.testbed.docker_daemon import DockerDaemon
+from tests.testbed.ports import free_port
 
 TAG = "onecat-test/systemd:bookworm"
 BOOT_SECONDS = 60
@@ -154,7 +154,7 @@ def running_systemd_host(
     shared.mkdir(parents=True)
     for name in ("user_key", "host_key"):
         ssh_hosts.make_key(directory / name)
-    port = _free_port()
+    port = free_port()
     Path(daemon.directory).chmod(0o711)  # the host's users reach the socket in it, if its group lets them
     container = docker_client.api.create_container(image, **_options(docker_client, daemon, docker_program, shared))
     container = docker_client.containers.get(container["Id"])
@@ -222,9 +222,3 @@ def _sshd_settings(port: int) -> bytes:
         entry.size = len(text)
         archive.addfile(entry, io.BytesIO(text))
     return buffer.getvalue()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

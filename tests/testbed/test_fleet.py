@@ -18,9 +18,10 @@ from tests.testbed.command import Onecat
 from tests.testbed.conftest import need_program
 from tests.testbed.docker_daemon import DockerDaemon, running_docker_daemon
 from tests.testbed.operator import Operator
+from tests.testbed.ports import free_port
 from tests.testbed.remote_hosts import RemoteHost, running_remote_host
 from tests.testbed.test_up_container import server_image
-from tests.testbed.test_up_remote import Clients, free_port_below_those_of_clients
+from tests.testbed.test_up_remote import Clients
 
 __all__ = ["server_image"]
 pytestmark = pytest.mark.testbed
@@ -53,7 +54,7 @@ class Fleet:
         self.folder = folder
         self.hosts = hosts
         self.clients = clients
-        self.port = free_port_below_those_of_clients()
+        self.port = free_port()
         self.endpoint = f"http://127.0.0.1:{self.port + 500}"
 
     def write(self, serve: str = "{}") -> None:
@@ -104,7 +105,7 @@ def hosts(
                 daemon,
                 image,
                 folder / f"gpu{number}",
-                free_port_below_those_of_clients() + 900 + number,
+                free_port() + 900 + number,
                 name=f"gpu{number}",
                 address=f"127.0.0.{number + 1}",
                 docker_program=program,

@@ -33,12 +33,12 @@ from tests.testbed.nginx_servers import (
     KEYS,
     SERVERS_OWN,
     certificate,
-    free_port,
     running_server,
     site,
     variants,
 )
 from tests.testbed.nginx_versions import PACKAGES, Nginx, NotToBeHad, nginx_of
+from tests.testbed.ports import free_port
 
 
 @pytest.fixture(scope="module")

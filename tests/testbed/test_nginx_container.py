@@ -25,8 +25,9 @@ from tests.testbed.cache import Cache
 from tests.testbed.deployments import SmallDeployment
 from tests.testbed.docker_daemon import DockerDaemon
 from tests.testbed.nginx_image import ensure_nginx_image
-from tests.testbed.nginx_servers import ALICE, BOB, KEYS, SERVERS_OWN, certificate, free_port, running_server, site
+from tests.testbed.nginx_servers import ALICE, BOB, KEYS, SERVERS_OWN, certificate, running_server, site
 from tests.testbed.nginx_versions import NotToBeHad
+from tests.testbed.ports import free_port
 
 NAME = "onecat-demo-nginx"
 

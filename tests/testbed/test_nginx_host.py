@@ -20,7 +20,8 @@ from onecat.errors import OnecatError
 from onecat.paths import Home
 from tests.testbed.deployments import SmallDeployment
 from tests.testbed.nginx_host import NginxHost, running_nginx_host
-from tests.testbed.nginx_servers import ALICE, KEYS, SERVERS_OWN, free_port, running_server, site
+from tests.testbed.nginx_servers import ALICE, KEYS, SERVERS_OWN, running_server, site
+from tests.testbed.ports import free_port
 
 OURS = "conf.d/onecat-demo.conf"
 NAME = "models.example"

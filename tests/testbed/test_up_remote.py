@@ -31,6 +31,7 @@ from tests.testbed import systemd_host as systemd_hosts
 from tests.testbed.conftest import need_program
 from tests.testbed.deployments import SmallDeployment
 from tests.testbed.docker_daemon import DockerDaemon
+from tests.testbed.ports import free_port
 from tests.testbed.remote_hosts import RemoteHost, running_remote_host
 from tests.testbed.test_up_container import server_image  # noqa: F401 - a fixture
 
@@ -42,9 +43,7 @@ def remote_host(
     docker_client: Any, docker_daemon: DockerDaemon, base_image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RemoteHost]:
     image = systemd_hosts.ensure_systemd_image(docker_client)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     program = need_program("docker", "docker.io")
     directory = tmp_path_factory.mktemp("remote")
     with running_remote_host(docker_client, docker_daemon, image, directory, port, docker_program=program) as host:
@@ -63,15 +62,6 @@ class RemoteDeployment(SmallDeployment):
         return self.connection
 
 
-def free_port_below_those_of_clients() -> int:
-    """A port for a server, which no client's connection takes by chance, and the next ones neither."""
-    for port in range(20000 + os.getpid() % 5000, 32000, 10):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise RuntimeError("no free port")
-
-
 @pytest.fixture(scope="module")
 def deployed(
     remote_host: RemoteHost,
@@ -85,7 +75,7 @@ def deployed(
     for path in (model, *model.iterdir()):
         path.chmod(0o755 if path.is_dir() else 0o644)
     home = Home(remote_host.home, remote_host.home / "cache")
-    port = free_port_below_those_of_clients()
+    port = free_port()
     yield RemoteDeployment(home, model, port, port + 100, None, server_image)
     with contextlib.closing(remote_host.connect()) as machine, contextlib.suppress(OnecatError):
         deploy.down(deploy.find_deployment(machine, "demo"))
