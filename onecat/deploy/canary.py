@@ -18,12 +18,12 @@ from onecat.deploy.failures import failure_of
 from onecat.deploy.hand_edits import tell_hand_edits
 from onecat.deploy.leftovers import clean_up
 from onecat.deploy.preparing import check_before, decide, prepare_run, with_free_port
-from onecat.deploy.readiness import NotReady, healthy
+from onecat.deploy.readiness import healthy
 from onecat.deploy.rendering import member_of, render, site_of_release
 from onecat.deploy.saved_request import saved_request
 from onecat.deploy.servers import server_of
-from onecat.deploy.smoke import SmokeFailure
 from onecat.deploy.starting import start_release
+from onecat.deploy.store import understood
 from onecat.deploy.strategy import Strategy
 from onecat.deploy.supervisor import timestamp
 from onecat.deploy.switching import drain_release, route, runs, traffic_of
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 LINES_READ = 200_000
 """Lines of the access log that are looked at: more than a day of one request per second."""
+
+HEALTH_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def start_canary(request: UpRequest, machine: Machine, percent: int, report: Rep
             report(f"interrupted: stopping release {release.number}")
             go_back(run, release, server, current, beside=True)
             raise
-        except (NotReady, SmokeFailure, OnecatError, OSError) as failure:
+        except Exception as failure:
             if is_cut_off(run):
                 raise cut_off(run, release, current, True, failure) from failure
             error = failure_of(release, server, failure)
@@ -112,11 +114,19 @@ def look_at_canary(store: DeploymentStore) -> Trial:
     return _look(_run(store, lambda text: None))
 
 
-def promote_canary(store: DeploymentStore, report: Report = lambda text: None) -> Release:
-    """Let the canary take over, and end the release that it was tried beside. Raises OnecatError."""
+def promote_canary(
+    store: DeploymentStore, report: Report = lambda text: None, judged: Release | None = None
+) -> Release:
+    """Let the canary take over, and end the release that it was tried beside.
+
+    Parameters:
+        judged: the canary that is meant; None: the one of now.
+
+    Raises OnecatError.
+    """
     with store.lock("onecat promote"):
         run = _run(store, report)
-        stable, canary = _both(store)
+        stable, canary = _both(store, judged)
         _let_run(run, canary)
         route(run, canary)
         accepted = store.end(canary, "serving")
@@ -131,17 +141,22 @@ def promote_canary(store: DeploymentStore, report: Report = lambda text: None) -
         return accepted
 
 
-def abort_canary(store: DeploymentStore, report: Report = lambda text: None, cause: str | None = None) -> Release:
+def abort_canary(
+    store: DeploymentStore,
+    report: Report = lambda text: None,
+    cause: str | None = None,
+    judged: Release | None = None,
+) -> Release:
     """End the canary and send all requests to the release that it was tried beside; returns that one.
 
     Parameters:
-        cause: why it goes; None where a person says so.
+        cause: why it goes; None where a person says so. judged: the canary that is meant; None: the one of now.
 
     Raises OnecatError; NEEDS_PERSON when the stable release does not run either, so that nothing would answer.
     """
     with store.lock("onecat abort"):
         run = _run(store, report)
-        stable, canary = _both(store)
+        stable, canary = _both(store, judged)
         _let_run(run, stable)
         route(run, stable)
         store.audit.record("aborted", canary.number)
@@ -162,10 +177,10 @@ def settle_canary(store: DeploymentStore, report: Report = lambda text: None) ->
     trial = look_at_canary(store)
     if trial.verdict.word == "holds":
         report(f"release {trial.canary.number} takes over: {trial.verdict.why}")
-        return trial, promote_canary(store, report)
+        return trial, promote_canary(store, report, trial.canary)
     if trial.verdict.word == "broken":
         report(f"release {trial.canary.number} goes: {trial.verdict.why}")
-        return trial, abort_canary(store, report, trial.verdict.why)
+        return trial, abort_canary(store, report, trial.verdict.why, trial.canary)
     return trial, None
 
 
@@ -187,8 +202,14 @@ def _run(store: DeploymentStore, report: Report) -> Run:
     return replace(run, report=report)
 
 
-def _both(store: DeploymentStore) -> tuple[Release, Release]:
+def _both(store: DeploymentStore, judged: Release | None = None) -> tuple[Release, Release]:
     stable, canary = store.current(), store.canary()
+    if canary is not None and judged is not None and canary.number != judged.number:
+        raise OnecatError(
+            f"release {canary.number} is tried now, and release {judged.number} was looked at",
+            next_steps=[f"onecat canary {store.name}"],
+            code=ExitCode.ROLLED_BACK,
+        )
     if stable is None or canary is None:
         raise OnecatError(
             f"deployment {store.name} has no canary",
@@ -264,8 +285,10 @@ def _document(canary: Release, percent: int) -> dict[str, object]:
 def _look(run: Run) -> Trial:
     store = run.store
     stable, canary = _both(store)
-    document = store.canary_document()
-    assert document is not None  # `_both` has found it
+    with understood(store.machine, store.document):
+        document = dict(store.canary_document() or {})
+        since, percent = str(document["since"]), round(float(document["share"]) * 100)
+        began = _seconds(since)
     traffic = traffic_of(run, canary)
     lines = [] if traffic is None else traffic.proxy.access_lines(LINES_READ)
     running = server_of(run.machine, canary).state().condition == "running"
@@ -274,12 +297,13 @@ def _look(run: Run) -> Trial:
         canary=member_of(run, canary).address,
         stable=member_of(run, stable).address,
         # nginx's log counts whole seconds.
-        since=math.floor(_seconds(document["since"])),
+        since=math.floor(began),
         now=time.time(),
-        alive=running and healthy(run.machine.reach(canary.server_url)),
+        # A busy server may miss one question.
+        alive=running and any(healthy(run.machine.reach(canary.server_url)) for _ in range(HEALTH_TRIES)),
         limits=run.deployment.canary,
     )
-    return Trial(store.name, canary, stable, round(document["share"] * 100), document["since"], verdict)
+    return Trial(store.name, canary, stable, percent, since, verdict)
 
 
 def _seconds(moment: str) -> float:

@@ -44,10 +44,10 @@ class DeploymentStore:
         self.proxy_directory = f"{self.directory}/proxy"
         self.audit = AuditLog(machine, self.directory)
         self._releases = f"{self.directory}/releases"
-        self._document = f"{self.directory}/deployment.json"
+        self.document = f"{self.directory}/deployment.json"
 
     def exists(self) -> bool:
-        return self.machine.status(self._document) is not None
+        return self.machine.status(self.document) is not None
 
     def releases(self) -> tuple[Release, ...]:
         """All kept releases, oldest first."""
@@ -138,7 +138,7 @@ class DeploymentStore:
             "down_after": latest.number if number is None and latest is not None else None,
             "updated_at": timestamp(time.time()),
         }
-        write_json(self.machine, self._document, document)
+        write_json(self.machine, self.document, document)
 
     def prune(self, keep: int) -> None:
         """Remove the oldest releases; the current one, the one to go back to and those that still serve stay."""
@@ -179,13 +179,13 @@ class DeploymentStore:
             raise _held(self, held) from held
 
     def _deployment(self) -> dict[str, Any]:
-        found = read_json(self.machine, self._document)
-        with understood(self.machine, self._document):
+        found = read_json(self.machine, self.document)
+        with understood(self.machine, self.document):
             return dict(found or {})
 
     def _said(self, number: Any) -> Release | None:
         """The release of a number that deployment.json says; None where it says none, or its directory is gone."""
-        with understood(self.machine, self._document):
+        with understood(self.machine, self.document):
             number = None if number is None else int(number)
         return None if number is None else self.load(number)
 

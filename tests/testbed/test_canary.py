@@ -92,6 +92,8 @@ def test_while_a_canary_is_tried_releases_are_not_changed_otherwise(small: Small
         with pytest.raises(OnecatError) as refused:
             change()
         assert refused.value.found == "release 2 of demo is tried as a canary"
+    with pytest.raises(OnecatError, match="release 2 is tried now, and release 1 was looked at"):
+        deploy.promote_canary(small.store, judged=small.store.current())
     promoted = deploy.promote_canary(small.store)
     assert (promoted.number, small.status().state) == (2, "serving")
     back = deploy.rollback(small.store)
