@@ -8,7 +8,8 @@ It is mounted into the image and needs Python 3.8 and what the image has: ray, a
     ray_node.py workers A:P        the nodes that vLLM's workers run on, as one JSON document
 
 The head ends, and its container with it, when Ray or the server ends, or when no node has joined for `silence` seconds
-while one is missing. Exit codes: the server's; 0 when it was told to stop; 75 when the cluster did not become
+while one is missing. `ray start` gives up by a clock of its own (RAYS_OWN_LIMIT_SECONDS), which says nothing on a busy
+host: it is started again, as long as the silence allows. Exit codes: the server's; 0 when it was told to stop; 75 when the cluster did not become
 complete or Ray ended, 78 when the image lacks a program (EX_TEMPFAIL, EX_CONFIG of sysexits.h).
 """
 
@@ -27,9 +28,16 @@ from typing import NoReturn
 INCOMPLETE, UNUSABLE = 75, 78
 STOP_SECONDS = 20
 POLL_SECONDS = 0.5
+RAYS_OWN_LIMIT_SECONDS = 30
+"""For how long `ray start` waits until the head knows the node (raylet_start_wait_time_s, ray/_private/node.py of 2.60,
+which no option changes). One that ended sooner has failed, and would once more."""
+
 JOIN_TRIES = 2
-JOINED_SECONDS = 120
-"""A node that lived for so long had joined: its end is the end, and not a head that was not ready for it."""
+"""Of those that fail: the head may answer before it can be joined."""
+
+RAYS_PARTS = ("raylet", "gcs_server")
+"""Programs without which `ray start` waits for nothing."""
+
 WORKER_CLASSES = ("RayWorkerProc", "RayWorkerWrapper")
 """Of vLLM 0.27.1 (vllm/v1/executor/ray_executor_v2.py, ray_utils.py)."""
 
@@ -49,14 +57,15 @@ def head(options: dict[str, str], start: list[str], server: list[str]) -> int:
     address, silence = options["address"], float(options["silence"])
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        ray = _started(start, processes)
+        _need_ports(start)
+        ray = _Ray(start, silence, processes)
         if not _complete(ray, address, options["nodes"].split(","), int(options["gpus"]), silence, processes):
             return INCOMPLETE
         say(f"the cluster is complete; starting the server: {' '.join(server)}")
         running = _started(server, processes, RAY_ADDRESS=address)
         while running.poll() is None:
-            if ray.poll() is not None:
-                say(f"Ray ended with status {ray.returncode}: the server cannot go on")
+            if ray.ended():
+                say("the server cannot go on without Ray")
                 return INCOMPLETE
             time.sleep(POLL_SECONDS)
         say(f"the server ended with status {running.returncode}")
@@ -83,9 +92,92 @@ def _started(argv: list[str], processes: list[subprocess.Popen[bytes]], **variab
     return process
 
 
+class _Ray:
+    """`ray start ... --block`."""
+
+    def __init__(self, start: list[str], silence: float, processes: list[subprocess.Popen[bytes]]) -> None:
+        self._start = start
+        self._silence = silence
+        self._processes = processes
+        self._first = self._began = time.monotonic()
+        self._failures = 0
+        self._parts: dict[int, str] = {}
+        self._process = _started(start, processes)
+
+    def ended(self) -> bool:
+        """Whether it has ended; what is left of it is ended too."""
+        lost = self._lost_parts()
+        if lost and self._process.poll() is None:
+            say(f"Ray's {', '.join(lost)} ended")
+            _end(self._process)
+        if self._process.poll() is None:
+            return False
+        say(f"Ray ended with status {self._process.returncode}")
+        return True
+
+    def over(self) -> bool:
+        """Whether it has ended for good; else it is started again."""
+        if not self.ended():
+            return False
+        now = time.monotonic()
+        self._failures = self._failures + 1 if now - self._began < RAYS_OWN_LIMIT_SECONDS else 0
+        if self._failures >= JOIN_TRIES or now - self._first > self._silence:
+            return True
+        say("starting Ray once more")
+        subprocess.run([self._start[0], "stop", "--force"], stdout=subprocess.DEVNULL, check=False)
+        self._processes.remove(self._process)
+        self._began, self._parts = time.monotonic(), {}
+        self._process = _started(self._start, self._processes)
+        return False
+
+    def _lost_parts(self) -> list[str]:
+        alive = {pid: name for pid, name in _children(self._process.pid).items() if name in RAYS_PARTS}
+        lost = [name for pid, name in self._parts.items() if pid not in alive]
+        self._parts.update(alive)
+        return lost
+
+
+def _children(parent: int) -> dict[int, str]:
+    """The names of a process's living children by their ids."""
+    found = {}
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - one file of plain functions
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as stream:  # noqa: PTH123
+                    name, _, rest = stream.read().partition("(")[2].rpartition(")")
+            except OSError:
+                continue
+            state, owner = rest.split()[:2]
+            if int(owner) == parent and state not in "ZX":
+                found[int(entry)] = name
+    return found
+
+
+def taken_ports(start: list[str]) -> list[str]:
+    """The options of a `ray start` whose ports somebody listens on, as --port=6379."""
+    taken = []
+    for word in start:
+        option, _, value = word.partition("=")
+        if option.endswith("port") and value.isdigit() and not option.endswith("worker-port"):
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("", int(value)))
+                except OSError:
+                    taken.append(word)
+    return taken
+
+
 def _missing(program: str) -> NoReturn:
     say(f"there is no program {program} in this image")
     sys.exit(UNUSABLE)
+
+
+def _need_ports(start: list[str]) -> None:
+    taken = taken_ports(start)
+    if taken:
+        say(f"somebody else listens on ports that Ray needs on this host: {', '.join(taken)}")
+        sys.exit(INCOMPLETE)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -99,7 +191,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _complete(
-    ray: subprocess.Popen[bytes],
+    ray: _Ray,
     address: str,
     expected: list[str],
     gpus: int,
@@ -113,8 +205,7 @@ def _complete(
     watch = _Watch(address, processes)
     try:
         while set(expected) - set(seen) or sum(seen.values()) < gpus:
-            if ray.poll() is not None:
-                say(f"Ray ended with status {ray.returncode}")
+            if ray.over():
                 return False
             found = watch.latest()
             if found is not None and found != seen:
@@ -182,14 +273,12 @@ def worker(options: dict[str, str], start: list[str]) -> int:
     signal.signal(signal.SIGINT, _stop)
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        _wait_for_head(options["address"], float(options["silence"]))
-        for tries_left in reversed(range(JOIN_TRIES)):
-            began = time.monotonic()
-            status = _started(start, processes).wait()
-            say(f"Ray ended with status {status}")
-            if tries_left == 0 or time.monotonic() - began > JOINED_SECONDS:
-                break
-            say("joining the head once more")
+        silence = float(options["silence"])
+        _wait_for_head(options["address"], silence)
+        _need_ports(start)
+        ray = _Ray(start, silence, processes)
+        while not ray.over():
+            time.sleep(POLL_SECONDS)
         return INCOMPLETE
     except Stopped:
         return 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,40 @@ def test_a_head_whose_ray_ends_does_not_wait_for_others() -> None:
     waits = ("--address", "127.0.0.1:1", "--silence", "20", "--nodes", "10.0.0.2", "--gpus", "1")
     found = run("head", *waits, "--", "false", "--", "true")
     assert (found.returncode, found.stdout.splitlines()[-1]) == (ray_node.INCOMPLETE, "onecat: Ray ended with status 1")
+
+
+def test_a_ray_that_gives_up_by_its_own_clock_is_started_again_within_the_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_node, "RAYS_OWN_LIMIT_SECONDS", 0.1)
+    tries = tmp_path / "tries"
+    start = ["sh", "-c", f'[ "$0" = stop ] && exit; echo >> {tries}; sleep 0.15; exit 1']
+    ray = ray_node._Ray(start, 1.0, [])
+    began = time.monotonic()
+    while not ray.over():
+        time.sleep(0.01)
+    assert tries.read_text().count("\n") > ray_node.JOIN_TRIES
+    assert 1.0 < time.monotonic() - began < 5.0
+
+
+def test_a_ray_that_has_lost_a_part_waits_for_nothing(tmp_path: Path) -> None:
+    part = tmp_path / "raylet"
+    part.symlink_to(shutil.which("sleep") or "")
+    ray = ray_node._Ray(["sh", "-c", f"{part} 0.5; sleep 30"], 60, [])
+    began = time.monotonic()
+    while not ray.ended():
+        time.sleep(0.05)
+    assert time.monotonic() - began < 15
+
+
+def test_a_port_that_somebody_else_has_is_named_at_once() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        waits = ("--address", "127.0.0.1:1", "--silence", "20", "--nodes", "10.0.0.2", "--gpus", "1")
+        found = run("head", *waits, "--", "true", f"--metrics-export-port={port}", "--", "true")
+    assert (found.returncode, found.stdout) == (
+        ray_node.INCOMPLETE,
+        f"onecat: somebody else listens on ports that Ray needs on this host: --metrics-export-port={port}\n",
+    )
