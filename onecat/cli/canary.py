@@ -84,7 +84,10 @@ def watch_canary(store: DeploymentStore, interval: float, as_json: bool) -> None
                 told = time.monotonic()
                 console.progress(f"canary: {trial.verdict.why}; {figures(trial)}")
     except KeyboardInterrupt:
-        console.progress(f"the canary stays; go on: onecat canary {store.name} --watch, onecat promote or onecat abort")
+        console.progress(
+            f"the canary stays; go on: onecat canary {store.name} --watch; "
+            f"or onecat promote {store.name}, onecat abort {store.name}"
+        )
         raise
     assert trial is not None  # something serves now
     if trial.verdict.word == "broken":
@@ -103,7 +106,8 @@ def show(trial: Trial, serving: int | None, as_json: bool) -> None:
     if serving is not None:
         print(f"  release {serving} serves all requests now")
     else:
-        print(f"  next: onecat canary {trial.deployment} --watch; onecat promote; onecat abort")
+        name = trial.deployment
+        print(f"  next: onecat canary {name} --watch; onecat promote {name}; onecat abort {name}")
 
 
 def figures(trial: Trial) -> str:

@@ -42,5 +42,5 @@ def reload(
         document = {"deployment": deployment.name, "changed": done.changed, "clients": list(done.clients)}
         console.print_json({"schema": "onecat.keys/1", **document})
         return
-    already = "" if done.changed else " already"
-    print(f"{deployment.name}: nginx lets in{already} {', '.join(done.clients)}")
+    already = "" if done.changed else "already "
+    print(f"{deployment.name}: nginx {already}lets in {', '.join(done.clients)}")

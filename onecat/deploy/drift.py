@@ -101,10 +101,7 @@ def _changes(run: Run, current: Release) -> Iterator[Difference]:
             *_image_changes(run, current, before, plan),
         ]
     found += _settings_changes(run, current)
-    if run.site is not None or current.proxied:
-        site = read_json(machine, f"{current.directory}/site.json")
-        wanted = None if run.site is None else to_document(run.site)
-        found += _text_change("nginx", "nginx's site", _table(site), _table(wanted))
+    found += _site_changes(run, current)
     yield from found
     image = _image_id(run)
     entries = machine.entries(run.plan.model_directory)
@@ -165,6 +162,24 @@ def _image_id(run: Run) -> str | None:
     from onecat.deploy.container import image_id
 
     return image_id(run.machine.docker_host(run.request.docker_host), run.plan.container.image)
+
+
+def _site_changes(run: Run, current: Release) -> list[Difference]:
+    """Changes of nginx's site; the keys of its clients change without a release, so those that it has now count."""
+    if run.site is None and not current.proxied:
+        return []
+    was = read_json(run.machine, f"{current.directory}/site.json")
+    wanted = None if run.site is None else to_document(run.site)
+    texts = [
+        _table({name: value for name, value in (each or {}).items() if name != "keys_mark"}) for each in (was, wanted)
+    ]
+    found = _text_change("nginx", "nginx's site", *texts)
+    now = None if run.traffic is None else run.traffic.site()
+    marks = {each.keys_mark for each in (now, run.site) if each is not None and each.checks_keys}
+    if len(marks) > 1:
+        what = "the clients' keys are others than nginx has: onecat keys reload (or up) hands them over"
+        found.append(Difference("key", what))
+    return found
 
 
 def _settings_changes(run: Run, current: Release) -> list[Difference]:

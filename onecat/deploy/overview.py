@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from onecat.deploy.engine import KeptChoices, kept_choices
+from onecat.deploy.lock_breaking import held_lock
 from onecat.deploy.operations import STATUS_SCHEMA, DeploymentStatus, status
 from onecat.deploy.proxies import proxy_of
 from onecat.deploy.store import deployments, find_deployment
@@ -120,7 +121,7 @@ def overview(store: DeploymentStore) -> Overview:
     """How a deployment is now. Raises OnecatError when its Docker daemon cannot be reached."""
     found, release = status(store), store.current()
     if release is None:
-        return Overview(found, store.machine.name)
+        return Overview(found, store.machine.name, warnings=_unfinished(store))
     engine = kept_choices(store.machine, release)
     surprises = () if engine is None else tuple(f"{each.what}: {each.why}" for each in engine.surprises)
     return Overview(
@@ -132,7 +133,7 @@ def overview(store: DeploymentStore) -> Overview:
         gpus=release.gpus,
         canary=_canary(store),
         engine=engine,
-        warnings=(*surprises, *_after_reboot(store, release, found)),
+        warnings=(*surprises, *_unfinished(store), *_after_reboot(store, release, found)),
     )
 
 
@@ -141,6 +142,19 @@ def _canary(store: DeploymentStore) -> CanaryShare | None:
     if document is None:
         return None
     return CanaryShare(document["release"], document.get("share"), document.get("since"))
+
+
+def _unfinished(store: DeploymentStore) -> tuple[str, ...]:
+    """What a command is just doing, or left behind when it was killed."""
+    kept = {each.number for each in (store.current(), store.canary()) if each is not None}
+    begun = [each for each in store.releases() if each.live and each.number not in kept]
+    if not begun:
+        return ()
+    names = f"release{'s' if len(begun) > 1 else ''} {', '.join(str(each.number) for each in begun)}"
+    held = held_lock(store)
+    if held is not None:
+        return (f"{names}: {held.told}",)
+    return (f"{names}: a command was ended before it was done; the next onecat up, rollback or down cleans up",)
 
 
 def _after_reboot(store: DeploymentStore, release: Release, found: DeploymentStatus) -> tuple[str, ...]:

@@ -83,6 +83,33 @@ def test_strict_makes_it_a_failed_start_and_the_release_before_serves_on(small: 
 # --- what was changed by hand -----------------------------------------------------------------------------------------
 
 
+def test_other_keys_of_clients_are_a_change_until_nginx_has_them(small: SmallDeployment, tmp_path: Path) -> None:
+    keys = tmp_path / "clients.keys"
+    changes = {"proxy": {"listen": f"127.0.0.1:{small.proxy_port}", "keys_file": str(keys), "instance": "own"}}
+    keys.touch(0o600)
+    keys.write_text(f"ann {'a' * 32}\n")
+    small.up(**changes)
+    assert compared(small, **changes).changes == ()
+    keys.write_text(f"bob {'b' * 32}\n")
+    (change,) = compared(small, **changes).changes
+    assert (change.kind, "onecat keys reload" in change.what) == ("key", True)
+    assert deploy.reload_keys(small.store, small.deployment(**changes)).changed
+    assert compared(small, **changes).changes == ()
+
+
+def test_status_tells_what_a_command_is_doing_and_what_a_killed_one_left(small: SmallDeployment) -> None:
+    current = small.up()
+    number, directory = small.store.new_directory()
+    small.store.save(replace(current, number=number, directory=directory, outcome="starting"))
+    with small.store.lock("onecat up"):
+        told = " ".join(command(small, "status").stdout.split())
+        assert f"warning: release {number}: " in told and "runs `onecat up` since" in told
+    told = " ".join(command(small, "status").stdout.split())
+    assert f"release {number}: a command was ended before it was done" in told
+    small.up()
+    assert "before it was done" not in command(small, "status").stdout
+
+
 @pytest.mark.parametrize(
     ("word", "file"),
     [("status", "engine.json"), ("diff", "request.json"), ("diff", "plan.json")],
