@@ -42,10 +42,6 @@ class Hosts:
     machines: tuple[Machine, ...]
     desk: Desk
 
-    @property
-    def are_all_here(self) -> bool:
-        return all(machine.is_local for machine in self.machines)
-
     def of(self, name: str) -> Machine:
         return next(machine for machine in self.machines if machine.name == name)
 

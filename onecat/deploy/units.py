@@ -32,8 +32,7 @@ UNUSABLE_CONFIGURATION = 78
 
 def quote(word: str) -> str:
     """One word of an Exec line (systemd.service(5), COMMAND LINES): no specifier, variable or escape is expanded."""
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    escaped = escaped.replace("\n", "\\n").replace("\t", "\\t")
+    escaped = _escaped(word).replace("$", "$$")
     plain = word and all(letter.isalnum() or letter in "_@%+=:,./-" for letter in word)
     return escaped if plain else f'"{escaped}"'
 
@@ -45,8 +44,14 @@ def command_line(argv: Sequence[str]) -> str:
 
 def assignment(name: str, value: str) -> str:
     """One Environment= value (systemd.exec(5)); `$` has no meaning there."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("\n", "\\n")
-    return f'"{name}={escaped}"'
+    return f'"{name}={_escaped(value)}"'
+
+
+def _escaped(text: str) -> str:
+    """For a place between double quotes; systemd takes a carriage return for the end of a line, too."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    escaped = escaped.replace("\n", "\\n").replace("\t", "\\t")
+    return "".join(f"\\x{ord(each):02x}" if each < " " or each == "\x7f" else each for each in escaped)
 
 
 def start_limit_seconds(restart: Restart) -> int:
@@ -101,7 +106,7 @@ def native_unit(
         max_crashes=restart.max_crashes,
         start_limit_seconds=start_limit_seconds(restart),
         restart_seconds=max(1, int(restart.backoff_seconds)),
-        writable=str(writable).replace("%", "%%"),
+        writable=f'"{_escaped(writable)}"' if " " in writable else _escaped(writable),
     )
 
 

@@ -146,6 +146,7 @@ def test_the_gate_carries_its_program_and_needs_nothing_of_onecat() -> None:
         ('a"b', '"a\\"b"'),
         ("a\\b", '"a\\\\b"'),
         ("a\nb", '"a\\nb"'),
+        ("a\rExecStartPre=/bin/b", '"a\\x0dExecStartPre=/bin/b"'),
         (";", '";"'),
         ('{"a": 1}', '"{\\"a\\": 1}"'),
     ],
@@ -169,7 +170,11 @@ def unquoted(line: str) -> list[str]:
                 inside = not inside
             elif letter == "\\":
                 position += 1
-                word += {"n": "\n", "t": "\t"}.get(line[position], line[position])
+                if line[position] == "x":
+                    word += chr(int(line[position + 1 : position + 3], 16))
+                    position += 2
+                else:
+                    word += {"n": "\n", "t": "\t"}.get(line[position], line[position])
             else:
                 word += letter
             position += 1
