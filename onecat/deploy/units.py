@@ -47,6 +47,11 @@ def assignment(name: str, value: str) -> str:
     return f'"{name}={_escaped(value)}"'
 
 
+def _path(path: str) -> str:
+    """One path of a list of them (systemd.exec(5), ReadWritePaths)."""
+    return f'"{_escaped(path)}"' if " " in path else _escaped(path)
+
+
 def _escaped(text: str) -> str:
     """For a place between double quotes; systemd takes a carriage return for the end of a line, too."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
@@ -106,7 +111,7 @@ def native_unit(
         max_crashes=restart.max_crashes,
         start_limit_seconds=start_limit_seconds(restart),
         restart_seconds=max(1, int(restart.backoff_seconds)),
-        writable=f'"{_escaped(writable)}"' if " " in writable else _escaped(writable),
+        writable=_path(str(writable)),
     )
 
 
