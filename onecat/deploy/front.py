@@ -6,13 +6,17 @@ import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onecat.deploy import probing
 from onecat.deploy.proxies import proxy_of
-from onecat.deploy.traffic import Traffic
+from onecat.deploy.traffic import Member, Traffic
 from onecat.errors import OnecatError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onecat.config import Deployment
     from onecat.deploy.releases import ProxyKind
+    from onecat.deploy.site import Site
     from onecat.deploy.store import DeploymentStore
     from onecat.hosts import Machine
 
@@ -37,6 +41,13 @@ class _Share(Traffic):
     def __init__(self, front: Front, host: str, kind: ProxyKind) -> None:
         super().__init__(proxy_of(front.store, kind), front.store.machine, front.store.directory)
         self._host = host
+        self._store = front.store
+
+    def _route(self, host: str, members: Sequence[Member], site: Site) -> None:
+        super()._route(host, members, site)
+        if site.probed and len(self.members()) > 1:
+            # Where it cannot be, `status` tells so: requests alone show then which server fails.
+            probing.keep(self._store, self.proxy)
 
     def _stop(self) -> None:
         """Answer nobody for this host any more; nginx stays while others serve."""
@@ -44,6 +55,7 @@ class _Share(Traffic):
         if site is not None and any(each.host != self._host for each in self.members()):
             self._route(self._host, [], site)
             return
+        probing.remove(self._store)
         super()._stop()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from onecat.deploy import probing
 from onecat.deploy.failures import told_lines
 from onecat.deploy.hand_edits import tell_hand_edits
 from onecat.deploy.proxies import proxy_of
@@ -122,7 +123,8 @@ def _is_reached(store: DeploymentStore, release: Release) -> bool:
 def _without_current(store: DeploymentStore, latest: Release | None) -> DeploymentStatus:
     name = store.name
     if latest is None or store.taken_down() or latest.outcome in ("stopped", "interrupted"):
-        return DeploymentStatus(name, "stopped", next_steps=("onecat up",))
+        again = (f"onecat restart {name}   (as it was)",) if latest is not None and latest.served_at else ()
+        return DeploymentStatus(name, "stopped", next_steps=("onecat up", *again))
     common: dict[str, Any] = {
         "name": name,
         "release": latest.number,
@@ -230,6 +232,7 @@ def down(store: DeploymentStore, report: Callable[[str], None] = lambda text: No
                 report("stopping nginx" if kind == "own" else "taking the site away from nginx")
                 stopped = True
             Traffic(proxy, store.machine, store.directory).stop()
+        probing.remove(store)
         for release in live:
             server = server_of(store.machine, release)
             if server.state().condition not in ("absent", "stopped", "keeps-crashing", "exited"):

@@ -10,11 +10,12 @@ from onecat.deploy import claims, preflight, unit_server
 from onecat.deploy.container import image_id, missing_image
 from onecat.deploy.container_rendering import container_owner
 from onecat.deploy.fingerprint import fingerprint
-from onecat.deploy.front import address_of
+from onecat.deploy.front import address_of, front_host
 from onecat.deploy.images_transfer import provide_image
 from onecat.deploy.ports import free_port, ports_of
 from onecat.deploy.proxies import proxy_of
 from onecat.deploy.proxies.choosing import choose_proxy, site_for
+from onecat.deploy.ray_cluster import with_cluster
 from onecat.deploy.request import Report, Run, UpRequest
 from onecat.deploy.room import room_for
 from onecat.deploy.store import DeploymentStore
@@ -61,6 +62,7 @@ def prepare_run(request: UpRequest, machine: Machine, report: Report, front: Fro
             # Only beside the clients' keys does nginx send the server's: what changes no release needs it not.
             secret = None if deployment.proxy.keys_file is None else preflight.secret_of(deployment)
             site = site_for(choice, deployment, preflight.read_secret(secret))
+            site = replace(site, probed=front_host(deployment) is not None)
             traffic = (
                 Traffic(proxy_of(store, choice.kind), machine, store.directory)
                 if front is None
@@ -88,6 +90,7 @@ def check_before(run: Run) -> Run:
     Raises OnecatError; nothing is changed.
     """
     plan = run.plan
+    run = with_cluster(run)
     check_host(run)
     image = None if plan.container is None else _image(run, plan.container.image)
     run = replace(run, image=image, fingerprint=_fingerprint(run, image))

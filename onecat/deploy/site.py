@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 
 _MODULES_WITH_TEMPORARY_FILES = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 KEYS_FILE = "keys.conf"
+SERVERS_FILE = "servers.conf"
 # http2 became a directive of its own, and its place in `listen` deprecated: nginx 1.25.1.
 _HTTP2_DIRECTIVE = (1, 25, 1)
 _LONGEST_NAME = 24
+DOWN = " down"
+_HEADING = (
+    "# Written by onecat, which marks here those that do not answer: for a change of them, and each few seconds.\n"
+)
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,7 @@ class Site:
     open_paths: tuple[str, ...] = ()
     checks_keys: bool = False
     keys_mark: str = ""
+    probed: bool = False
     image: str | None = None
     docker_host: str | None = None
     keys: ClientKeys | None = field(default=None, repr=False, compare=False)
@@ -129,6 +135,11 @@ class Site:
     def is_balanced(self) -> bool:
         """Whether all servers have equal standing, so that the least busy one may get each request."""
         return len({each.weight for each in self.upstreams}) == 1
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether the servers stand in a file of their own, in which `onecat.deploy.probing` marks those that fail."""
+        return self.probed and len(self.upstreams) > 1
 
     @property
     def caller_variable(self) -> str:
@@ -256,13 +267,50 @@ def with_keys(site: Site, keys: ClientKeys | None) -> Site:
     return replace(site, checks_keys=True, keys=keys, keys_mark=mark_of(keys, site.deployment))
 
 
-def render_site(site: Site, access_log: str, build: NginxBuild = OLDEST, keys_file: str = KEYS_FILE) -> str:
+def render_site(
+    site: Site,
+    access_log: str,
+    build: NginxBuild = OLDEST,
+    keys_file: str = KEYS_FILE,
+    servers_file: str = SERVERS_FILE,
+) -> str:
     """The server block with its upstream, for nginx's http context.
 
     Parameters:
         build: the nginx that will read it. keys_file: where the clients' keys lie; see `onecat.deploy.client_keys`.
+        servers_file: where the servers of a site that is probed stand; see `render_servers`.
     """
-    return render_template("nginx/site.conf.j2", site=site, access_log=access_log, build=build, keys_file=keys_file)
+    return render_template(
+        "nginx/site.conf.j2",
+        site=site,
+        access_log=access_log,
+        build=build,
+        keys_file=keys_file,
+        servers_file=servers_file,
+    )
+
+
+def render_servers(site: Site, before: str = "") -> str:
+    """The servers of a site that is probed, one a line, for its upstream block.
+
+    Parameters:
+        before: the file as it is. A server of the same release that is marked as down there stays so, unless none
+            would be left.
+    """
+    lines = [
+        f"server {each.address} weight={each.weight} max_fails=1 fail_timeout=10s{{}}; # {each.name}\n"
+        for each in site.upstreams
+    ]
+    marked = set(before.splitlines(keepends=True))
+    down = {line for line in lines if line.format(DOWN) in marked}
+    if len(down) == len(lines):
+        down = set()
+    return _HEADING + "".join(line.format(DOWN if line in down else "") for line in lines)
+
+
+def without_marks(servers: str) -> str:
+    """What `render_servers` wrote, without what probing has made of it."""
+    return servers.replace(f"{DOWN};", ";")
 
 
 def render_main(site: Site, worker_user: str | None, build: NginxBuild = OLDEST, pid_file: str = "nginx.pid") -> str:

@@ -79,6 +79,7 @@ def variants(tls: SiteTls) -> dict[str, Site]:
         "plain": plain,
         "none": replace(plain, upstreams=()),
         "several": replace(plain, upstreams=(server, other)),
+        "probed": replace(plain, upstreams=(server, other), probed=True),
         "canary": replace(plain, upstreams=(replace(server, weight=9), other)),
         "ipv6": replace(plain, listen="[::1]:18080"),
         "limits": replace(plain, limits=limits),

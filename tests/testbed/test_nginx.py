@@ -20,7 +20,7 @@ from onecat.deploy.keys import KeysReload
 from onecat.deploy.nginx_build import parse_build
 from onecat.deploy.proxies.directory import LARGEST_LOG
 from onecat.deploy.proxies.own import OwnNginx
-from onecat.deploy.site import Site, SiteLimits, render_main, render_site, with_keys
+from onecat.deploy.site import Site, SiteLimits, render_main, render_servers, render_site, with_keys
 from onecat.deploy.store import DeploymentStore
 from onecat.errors import OnecatError
 from onecat.hosts import LocalMachine
@@ -350,6 +350,7 @@ def test_every_form_of_a_site_is_valid_for_every_nginx(release: str, nginx: str,
             (tmp_path / name / folder).mkdir(parents=True)
         (tmp_path / name / "nginx.conf").write_text(render_main(each, None, build))
         (tmp_path / name / "site.conf").write_text(render_site(each, "logs/access.log", build))
+        (tmp_path / name / "servers.conf").write_text(render_servers(each))
         (tmp_path / name / "keys.conf").write_text(render_keys(each.identifier, KEYS))
         tested = found.run("-t", "-p", f"{tmp_path / name}/", "-c", "nginx.conf")
         assert tested.returncode == 0, (name, tested.stderr)

@@ -22,6 +22,7 @@ from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
     from onecat.deploy.store import DeploymentStore
+    from onecat.hosts import Machine
 
 # What root needs to give its workers another user and to have them open a port below 1024; all else is dropped.
 _CAPABILITIES_OF_ROOT = ("CHOWN", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
@@ -70,6 +71,12 @@ class ContainerNginx(DirectoryNginx):
         with self._translated(docker_host):
             found = self._find(docker_host)
             return found.attrs["State"]["Pid"] or None if found is not None else None
+
+    def argv(self, *words: str) -> tuple[Machine, list[str]]:
+        document = read_json(self._machine, self._document) or {}
+        given = document.get("docker_host")
+        docker = ["docker"] if given is None else ["docker", "--host", given]
+        return self._machine, [*docker, "exec", self._container, "nginx", *argv(self._directory, *words)]
 
     def _build(self, site: Site) -> NginxBuild:
         image = site.image or ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onecat.deploy.client_keys import render_keys
 from onecat.deploy.nginx_build import NginxBuild
 from onecat.deploy.proxies.program import objection_to_reload, refused, require_modules, size_of, workers_of
-from onecat.deploy.site import KEYS_FILE, Site, render_main, render_site
+from onecat.deploy.site import KEYS_FILE, SERVERS_FILE, Site, render_main, render_servers, render_site, without_marks
 
 if TYPE_CHECKING:
     from onecat.deploy.store import DeploymentStore
@@ -82,11 +82,19 @@ class DirectoryNginx:
         if words is not None:
             self._write(self._directory, {name: text for name, text in before.items() if text is not None})
             raise refused(words, self._directory, found)
+        if not site.probed:
+            self._machine.remove(self.servers_path())
 
     def files(self) -> dict[str, bytes]:
         paths = (f"{self._directory}/{name}" for name in ("nginx.conf", "site.conf", KEYS_FILE))
         found = {path: self._machine.read(path) for path in paths}
+        servers = self._machine.read(self.servers_path())
+        if servers is not None:
+            found[self.servers_path()] = without_marks(servers.decode("utf-8", "replace")).encode()
         return {path: content for path, content in found.items() if content is not None}
+
+    def servers_path(self) -> str:
+        return f"{self._directory}/{SERVERS_FILE}"
 
     def running(self) -> bool:
         return self.pid() is not None
@@ -105,6 +113,9 @@ class DirectoryNginx:
             "nginx.conf": render_main(site, self._worker_user(), build, self.pid_file).encode(),
             "site.conf": render_site(site, ACCESS_LOG, build).encode(),
         }
+        if site.probed:
+            before = self._machine.read(self.servers_path()) or b""
+            files[SERVERS_FILE] = render_servers(site, before.decode("utf-8", "replace")).encode()
         if site.checks_keys and site.keys is not None:
             files[KEYS_FILE] = render_keys(site.identifier, site.keys).encode()
         return files

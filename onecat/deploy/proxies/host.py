@@ -34,7 +34,7 @@ from onecat.deploy.proxies.program import (
     workers_of,
 )
 from onecat.deploy.releases import ProxyKind
-from onecat.deploy.site import Site, render_site
+from onecat.deploy.site import Site, render_servers, render_site, without_marks
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
@@ -75,12 +75,13 @@ class HostNginx:
 
     def remove(self) -> None:
         root, dump = self._root(), self._dump()
-        paths = (self._site_path(dump), self._keys_path(dump))
+        paths = (self._site_path(dump), self._keys_path(dump), self._servers_path(dump))
         before = {path: root.read(path) for path in paths}
         for path in self._trial_paths(dump):  # of a check that was killed
             root.remove(path)
         if before[paths[0]] is None:
-            root.remove(paths[1])
+            for path in paths[1:]:
+                root.remove(path)
             return
         if self._whose(root, dump) is not None:
             return
@@ -100,7 +101,18 @@ class HostNginx:
         folder = found.site_directory if isinstance(found, Dump) else self._usual_folder(root)
         paths = (f"{folder}/onecat-{self._name}.{end}" for end in ("conf", "keys"))
         contents = {path: root.read(path) for path in paths}
+        servers = root.read(f"{folder}/onecat-{self._name}.servers")
+        if servers is not None:
+            text = without_marks(servers.decode("utf-8", "replace"))
+            contents[f"{folder}/onecat-{self._name}.servers"] = text.encode()
         return {path: content for path, content in contents.items() if content is not None}
+
+    def servers_path(self) -> str:
+        return self._servers_path(self._dump())
+
+    def argv(self, *words: str) -> tuple[Machine, list[str]]:
+        root = self._root()
+        return root, [need_nginx(root), *words]
 
     def running(self) -> bool:
         root = self._store.machine.root()
@@ -149,17 +161,21 @@ class HostNginx:
     def _text(self, root: Machine, dump: Dump, site: Site) -> str:
         build = self._build(root)
         require_modules(site, build, root.name)
-        text = render_site(site, self._access_log(build), build, self._keys_path(dump))
+        text = render_site(site, self._access_log(build), build, self._keys_path(dump), self._servers_path(dump))
         return f"{_HOME}{self._store.directory}\n{text}"
 
     def _site_path(self, dump: Dump) -> str:
         return f"{dump.site_directory}/onecat-{self._name}.conf"
 
-    def _trial_paths(self, dump: Dump) -> tuple[str, str, str]:
-        """Beside nginx.conf, where its relative paths mean the same: another one of it, our site, the keys."""
+    def _trial_paths(self, dump: Dump) -> tuple[str, str, str, str]:
+        """Beside nginx.conf, where its relative paths mean the same: another one of it, our site, keys, servers."""
         folder = posixpath.dirname(dump.main)
-        trial, candidate, keys = (f"{folder}/.onecat-{self._name}.{end}" for end in ("trial", "candidate", "keys"))
-        return trial, candidate, keys
+        ends = ("trial", "candidate", "keys", "servers")
+        trial, candidate, keys, servers = (f"{folder}/.onecat-{self._name}.{end}" for end in ends)
+        return trial, candidate, keys, servers
+
+    def _servers_path(self, dump: Dump) -> str:
+        return f"{dump.site_directory}/onecat-{self._name}.servers"
 
     def _keys_path(self, dump: Dump) -> str:
         return f"{dump.site_directory}/onecat-{self._name}.keys"
@@ -222,12 +238,17 @@ class HostNginx:
         self._refuse_anothers(root, dump)
         text = self._text(root, dump, site)
         self._check_beside_others(root, dump, site, text)
-        paths = (self._site_path(dump), self._keys_path(dump))
+        paths = (self._site_path(dump), self._keys_path(dump), self._servers_path(dump))
         before = {path: root.read(path) for path in paths}
         try:
+            if site.probed:
+                servers = render_servers(site, (before[paths[2]] or b"").decode("utf-8", "replace"))
+                root.write(paths[2], servers.encode(), 0o644)
             if site.checks_keys and site.keys is not None:
                 root.write(paths[1], render_keys(site.identifier, site.keys).encode(), 0o600)
             root.write(paths[0], text.encode(), 0o644)
+            if not site.probed:
+                root.remove(paths[2])
             self._reload(root)
         except BaseException:
             self._put_back(root, before)
@@ -241,7 +262,7 @@ class HostNginx:
         """
         found = host_configuration(root)
         path = found.where.rpartition(":")[0] if isinstance(found, OnecatError) and found.where else ""
-        if posixpath.basename(path) not in (f"onecat-{self._name}.conf", f"onecat-{self._name}.keys"):
+        if posixpath.basename(path) not in {f"onecat-{self._name}.{end}" for end in ("conf", "keys", "servers")}:
             yield
             return
         content = root.read(path) or b""
@@ -260,7 +281,7 @@ class HostNginx:
         if found:
             raise _clash(site, found[0])
         ours = self._site_path(dump)
-        trial, candidate, keys = self._trial_paths(dump)
+        trial, candidate, keys, servers = self._trial_paths(dump)
         others = [
             f"{dump.site_directory}/{name}"
             for name in root.names(dump.site_directory)
@@ -271,12 +292,15 @@ class HostNginx:
             written = render_keys(site.identifier, site.keys).encode() if site.keys is not None else content or b""
             root.write(keys, written, 0o600)
             text = text.replace(f"include {self._keys_path(dump)};", f"include {keys};")
+        if site.is_probed:
+            root.write(servers, render_servers(site).encode(), 0o644)
+            text = text.replace(f"include {self._servers_path(dump)};", f"include {servers};")
         try:
             root.write(candidate, text.encode(), 0o600)
             root.write(trial, with_included(dump, [*others, candidate]).encode(), 0o600)
             tested = root.run([need_nginx(root), "-t", "-c", trial])
         finally:
-            for path in (trial, candidate, keys):
+            for path in (trial, candidate, keys, servers):
                 root.remove(path)
         words = words_of(tested)
         if tested.exit_code != 0:

@@ -12,7 +12,7 @@ from onecat.deploy.releases import ProxyKind
 from onecat.deploy.site import Site
 
 if TYPE_CHECKING:
-    from onecat.hosts import Completed
+    from onecat.hosts import Completed, Machine
 
 _QUIT_SECONDS = 10.0
 
@@ -45,6 +45,9 @@ class OwnNginx(DirectoryNginx):
             return None
         title = master_state(self._machine, int(text))
         return int(text) if title is not None and f"-p {self._directory}/" in title else None
+
+    def argv(self, *words: str) -> tuple[Machine, list[str]]:
+        return self._machine, [need_nginx(self._machine), "-p", f"{self._directory}/", "-c", "nginx.conf", *words]
 
     def _build(self, site: Site) -> NginxBuild:
         return build_of(self._machine, need_nginx(self._machine))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from onecat.deploy.releases import ProxyKind
 from onecat.deploy.site import Site
+
+if TYPE_CHECKING:
+    from onecat.hosts import Machine
 
 
 @runtime_checkable
@@ -42,6 +45,12 @@ class Proxy(Protocol):
 
     def workers(self) -> frozenset[int]:
         """Process ids of its workers, those that only finish their requests among them."""
+
+    def servers_path(self) -> str:
+        """Where the servers of a site that is probed stand on the host; see `onecat.deploy.probing`."""
+
+    def argv(self, *words: str) -> tuple[Machine, list[str]]:
+        """The command line that gives nginx these arguments, and the machine as whom it has to be run."""
 
     def access_lines(self, count: int) -> list[str]:
         """The last lines of the site's access log (JSON), oldest first."""

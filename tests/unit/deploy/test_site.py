@@ -24,6 +24,7 @@ from onecat.deploy.site import (
     Upstream,
     from_document,
     render_main,
+    render_servers,
     render_site,
     site_of,
     to_document,
@@ -42,6 +43,7 @@ NEWEST = NginxBuild((1, 30, 6), OLDEST.options)
 def parsed(site: Site, tmp_path: Path, build: NginxBuild = OLDEST) -> list[dict[str, Any]]:
     (tmp_path / "nginx.conf").write_text(render_main(site, "nobody nogroup", build))
     (tmp_path / "site.conf").write_text(render_site(site, "logs/access.log", build))
+    (tmp_path / "servers.conf").write_text(render_servers(site))
     (tmp_path / "keys.conf").write_text("" if site.keys is None else render_keys(site.identifier, site.keys))
     document = crossplane.parse(str(tmp_path / "nginx.conf"))
     assert document["errors"] == []
