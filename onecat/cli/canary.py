@@ -13,7 +13,7 @@ from onecat.cli.machines import HostOption
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
-    from onecat.deploy import DeploymentStore, Trial
+    from onecat.deploy import DeploymentStore, Release, Trial
 
 SCHEMA = "onecat.canary/1"
 INTERVAL_SECONDS = 10.0
@@ -108,6 +108,15 @@ def show(trial: Trial, serving: int | None, as_json: bool) -> None:
     else:
         name = trial.deployment
         print(f"  next: onecat canary {name} --watch; onecat promote {name}; onecat abort {name}")
+
+
+def show_end(serves: Release, stops: Release, as_json: bool, schema: str) -> None:
+    """Print how the trial would end. schema: of the command's document."""
+    if as_json:
+        document = {"deployment": serves.deployment, "serves": serves.number, "stops": stops.number}
+        console.print_json({"schema": schema, "changed": False, "dry_run": True, **document})
+        return
+    print(f"{serves.deployment}: release {serves.number} would get all requests, and release {stops.number} would stop")
 
 
 def figures(trial: Trial) -> str:

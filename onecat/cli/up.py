@@ -91,9 +91,8 @@ def up(
         print(f"  warning: {each['what']}")
     unit = Path(release.directory, "systemd", f"onecat-{release.deployment}.service")
     if machine.is_local and unit.exists():
-        print(
-            f"  systemd: to let systemd run it instead: onecat down {release.deployment}, then sudo cp {unit} /etc/systemd/system/"
-        )
+        print(f"  systemd: to let systemd run it instead: onecat down {release.deployment},")
+        print(f"           then sudo cp {unit} /etc/systemd/system/")
         print(f"           and sudo systemctl enable --now {unit.name}")
     if release.service == "systemd":
         print(f"  systemd: systemctl status {release.container}.service")

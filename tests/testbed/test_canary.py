@@ -120,6 +120,25 @@ def test_the_same_command_goes_on_with_a_canary_and_gives_it_another_share(small
         assert deploy.forecast_up(request, small.machine, percent).obstacle == obstacle
 
 
+def test_promote_and_abort_tell_beforehand_what_they_would_do(small: SmallDeployment) -> None:
+    small.up()
+    tried(small, *NEW, canary={**QUICK, "promote_after_seconds": 3600})
+    for word, serves, stops in (("promote", 2, 1), ("abort", 1, 2)):
+        told = subprocess.run(
+            [str(Path(sys.executable).with_name("onecat")), word, "demo", "--dry-run", "--json"],
+            env={**os.environ, "ONECAT_HOME": str(small.home.data)},
+            cwd=small.home.data,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=30,
+        )
+        document = json.loads(told.stdout)
+        assert (document["schema"], document["dry_run"]) == (f"onecat.{word}/1", True)
+        assert (document["serves"], document["stops"]) == (serves, stops)
+    assert [each.outcome for each in small.store.releases()] == ["serving", "canary"]
+
+
 def test_a_forecast_tells_why_there_will_be_no_canary(small: SmallDeployment) -> None:
     assert deploy.forecast_up(small.request(), small.machine, 10).obstacle == (
         "nothing serves that a canary could stand beside"
