@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onecat.cli import console
+from onecat.cli.cluster import cluster_lines
 from onecat.errors import ExitCode
 
 if TYPE_CHECKING:
     from onecat.deploy import Forecast, Release
 
 COLUMNS = 80
+_TOLD_BY_PLAN = ("argv", "plan", "site", "cluster")
 NameArgument = Annotated[
     str | None,
     typer.Argument(help="Deployment name; by default that of ./onecat.yaml, or the only one.", show_default=False),
@@ -31,6 +33,8 @@ def show_forecast(forecast: Forecast, as_json: bool, schema: str) -> None:
         console.print_json({"schema": schema, "changed": False, "dry_run": True, **asdict(forecast)})
     else:
         print("\n".join(forecast_lines(forecast)))
+        if forecast.cluster is not None:
+            print("\n".join(cluster_lines(forecast.cluster)))
         print("would run:  " + shlex.join(forecast.argv))
     if forecast.obstacle is not None:
         raise typer.Exit(int(ExitCode.NO))
@@ -38,7 +42,7 @@ def show_forecast(forecast: Forecast, as_json: bool, schema: str) -> None:
 
 def rollout_document(forecast: Forecast) -> dict[str, Any]:
     """How a release would take over, without what a plan says already."""
-    return {name: value for name, value in asdict(forecast).items() if name not in ("argv", "plan", "site")}
+    return {name: value for name, value in asdict(forecast).items() if name not in _TOLD_BY_PLAN}
 
 
 def forecast_lines(forecast: Forecast) -> list[str]:

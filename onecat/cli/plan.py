@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,11 +10,12 @@ import typer
 
 from onecat.cli import console
 from onecat.cli.changes import forecast_lines, rollout_document
+from onecat.cli.cluster import cluster_lines
 
 if TYPE_CHECKING:
     from onecat.config import Deployment
     from onecat.deploy import Forecast
-    from onecat.planner import Plan, Reason
+    from onecat.planner import Plan, Reason, Refusal
 
 COLUMNS = 80
 
@@ -83,12 +85,19 @@ def plan(
 
         facts = read_facts(facts_file)
     made = make_plan(deployment, load_profile(deployment.profile), checkpoint, facts, command_line)
+    cluster = None
+    if deployment.ray is not None and facts_file is None:
+        cluster, against = _cluster(deployment, made)
+        made = replace(made, refusals=(*made.refusals, *against))
     asked = facts_file is None and model is None and deployment.hosts == ("local",) and not made.refusals
     forecast = _forecast(deployment, made) if asked else None
     if as_json:
-        console.print_json({**to_json(made), "rollout": None if forecast is None else rollout_document(forecast)})
+        rollout = None if forecast is None else rollout_document(forecast)
+        console.print_json({**to_json(made), "rollout": rollout, "cluster": cluster})
     else:
         print(text_of(made))
+        if cluster is not None:
+            print("\n".join(["", *cluster_lines(cluster)]))
         if forecast is not None:
             print("\n".join(["", "ROLLOUT", *forecast_lines(forecast)]))
     if made.refusals:
@@ -112,6 +121,25 @@ def _forecast(deployment: Deployment, made: Plan) -> Forecast | None:
     except OnecatError as error:
         console.progress(f"how it would be put on this machine is not known: {error.found}")
         return None
+
+
+def _cluster(deployment: Deployment, made: Plan) -> tuple[dict[str, Any] | None, tuple[Refusal, ...]]:
+    """The cluster that the hosts of a deployment with `ray` can form now, as a document, or what stands against it.
+
+    A host that cannot be asked is told, and leaves both empty.
+    """
+    from onecat.cli.machines import only_host, open_hosts
+    from onecat.deploy.ray_cluster import find_cluster
+    from onecat.errors import OnecatError
+    from onecat.planner.ray import to_document
+
+    try:
+        with open_hosts(deployment.hosts[:1]) as hosts:
+            found, against, _ = find_cluster(deployment, made.layout, only_host(hosts))
+    except OnecatError as error:
+        console.progress(f"which cluster the hosts can form is not known: {error.found}")
+        return None, ()
+    return None if found is None else to_document(found, made.layout), against
 
 
 def planned_deployment(config: Path | None, model: Path | None, profile: str | None, runtime: str | None) -> Deployment:

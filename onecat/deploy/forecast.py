@@ -9,9 +9,11 @@ from onecat.deploy import claims, preflight
 from onecat.deploy.canary import need_room, need_serving
 from onecat.deploy.fingerprint import fingerprint
 from onecat.deploy.preparing import check_host, decide, prepare_run, with_free_port
+from onecat.deploy.ray_cluster import with_cluster
 from onecat.deploy.repeating import repeated_run, restart_target, rollback_target
 from onecat.deploy.site import to_document
 from onecat.errors import OnecatError
+from onecat.planner import ray
 from onecat.planner.records import to_json
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ class Forecast:
     requests on. origin: the release that would be repeated. argv: the server's command line. site: of nginx.
     canary_percent: the share of requests that it would get beside what serves; None: it takes over.
     obstacle: why it would fail before anything is changed, and next_steps: what to type then; None: nothing is known.
+    cluster: of a deployment with `ray`, see `onecat.planner.ray.to_document`.
     """
 
     strategy: StrategyName
@@ -48,6 +51,7 @@ class Forecast:
     canary_percent: int | None = None
     obstacle: str | None = None
     next_steps: tuple[str, ...] = ()
+    cluster: dict[str, Any] | None = None
 
 
 def forecast_up(request: UpRequest, machine: Machine, canary_percent: int | None = None) -> Forecast:
@@ -87,6 +91,7 @@ def _forecast(run: Run, canary_percent: int | None = None) -> Forecast:
     obstacle: OnecatError | None = None
     current: Release | None = run.store.current()
     try:
+        run = with_cluster(run)
         if canary_percent is None or not _is_tried(run):
             run.store.refuse_canary()
         check_host(run)
@@ -117,4 +122,5 @@ def _forecast(run: Run, canary_percent: int | None = None) -> Forecast:
         canary_percent=canary_percent,
         obstacle=None if obstacle is None else obstacle.found,
         next_steps=() if obstacle is None else obstacle.next_steps,
+        cluster=None if run.request.cluster is None else ray.to_document(run.request.cluster, run.plan.layout),
     )

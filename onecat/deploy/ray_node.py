@@ -9,8 +9,9 @@ It is mounted into the image and needs Python 3.8 and what the image has: ray, a
 
 The head ends, and its container with it, when Ray or the server ends, or when no node has joined for `silence` seconds
 while one is missing. `ray start` gives up by a clock of its own (RAYS_OWN_LIMIT_SECONDS), which says nothing on a busy
-host: it is started again, as long as the silence allows. Exit codes: the server's; 0 when it was told to stop; 75 when the cluster did not become
-complete or Ray ended, 78 when the image lacks a program (EX_TEMPFAIL, EX_CONFIG of sysexits.h).
+host: it is started again, as long as the silence allows. Exit codes: the server's; 0 when it was told to stop; 75 when
+the cluster did not become complete, Ray ended or a port is taken; 78 when the image lacks a program (EX_TEMPFAIL,
+EX_CONFIG of sysexits.h).
 """
 
 from __future__ import annotations

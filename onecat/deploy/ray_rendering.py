@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 from onecat.deploy import ray_node
 from onecat.deploy.container import ContainerServer, image_id
 from onecat.deploy.container_rendering import container_spec
-from onecat.deploy.host_facts import facts_of
 from onecat.deploy.ray_machines import node_machine
 from onecat.deploy.ray_server import NodePlace, RayServer, remove_unused
 from onecat.deploy.store import DeploymentStore
@@ -24,7 +22,6 @@ from onecat.planner.ray import (
     RayNode,
     environment,
     node_argv,
-    plan_cluster,
     server_args,
 )
 
@@ -42,7 +39,8 @@ def prepare_ray(run: Run, release: Release) -> RayServer:
 
     Raises OnecatError when there can be no cluster, or a host lacks the image or the model that the head has.
     """
-    cluster = run.request.cluster or found_cluster(run)
+    cluster = run.request.cluster
+    assert cluster is not None
     for warning in cluster.warnings:
         run.report(f"Ray: {warning}")
     kept = [each.number for each in run.store.releases()] + [release.number]
@@ -66,23 +64,6 @@ def prepare_ray(run: Run, release: Release) -> RayServer:
         ContainerServer.prepare(machine, directory, spec, docker_host)
         places.append(NodePlace(node.host, directory, docker_host, node.address, spec.user))
     return RayServer.prepare(run.machine, release.directory, cluster.address, places)
-
-
-def found_cluster(run: Run) -> RayCluster:
-    """The cluster of the deployment's hosts as they are now. Raises OnecatError with all that stands against it."""
-    machines = {host: node_machine(run.machine, host) for host in run.deployment.hosts}
-    with ThreadPoolExecutor(len(machines)) as pool:
-        facts = dict(zip(machines, pool.map(facts_of, machines.values()), strict=True))
-    cluster, refused = plan_cluster(run.deployment, run.plan.layout, facts)
-    if cluster is None:
-        raise OnecatError(
-            refused[0].why,
-            expected="hosts that can share one model",
-            details=[each.why for each in refused[1:]],
-            next_steps=[step for each in refused for step in each.fix],
-            code=ExitCode.USAGE,
-        )
-    return cluster
 
 
 def node_spec(run: Run, release: Release, cluster: RayCluster, node: RayNode, machine: Machine) -> ContainerSpec:

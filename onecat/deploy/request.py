@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -44,7 +44,8 @@ class UpRequest:
     purpose: the command it is for. origin: the number of the release that is repeated, and image: the id of the
     container image that this one ran.
     model_is_checked: whether the files of the model were just looked at.
-    cluster: the nodes of a deployment with `ray`; None: they are found from the hosts' interfaces.
+    cluster: the nodes of a deployment with `ray`; None: they are found from the hosts' interfaces. node_facts: of its
+    hosts, by name, where they were looked at.
     """
 
     deployment: Deployment
@@ -60,6 +61,7 @@ class UpRequest:
     image: str | None = None
     model_is_checked: bool = False
     cluster: RayCluster | None = None
+    node_facts: Mapping[str, Facts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

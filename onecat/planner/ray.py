@@ -27,7 +27,8 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from onecat.config import Deployment
 from onecat.facts import Facts, Interface
@@ -284,6 +285,44 @@ def _warnings(nodes: Sequence[RayNode], layout: Layout) -> tuple[str, ...]:
 def firewall(ports: RayPorts) -> str:
     """The TCP ports that the hosts must open to each other, as text."""
     return f"TCP {ports.first}-{ports.client} and {ports.workers[0]}-{ports.workers[1]}"
+
+
+def layout_why(cluster: RayCluster, layout: Layout) -> str:
+    """What the layout comes to on these nodes, and why, in words."""
+    tensor, pipeline, cards = layout.tensor_parallel, layout.pipeline_parallel, cluster.head.gpus
+    stages = "1 stage" if pipeline == 1 else f"{pipeline} pipeline stages"
+    if tensor > cards:
+        return f"tensor-parallel-size {tensor} across {len(cluster.nodes)} hosts, {stages}: see the warning"
+    return (
+        f"tensor-parallel-size {tensor} within each host and {stages} across them: layers of a tensor-parallel group "
+        "wait for each other at every step, and stages hand over once each"
+    )
+
+
+def to_document(cluster: RayCluster, layout: Layout) -> dict[str, Any]:
+    """The cluster as `cluster` of the `onecat.plan/1` and `onecat.up/1` documents."""
+    return {
+        "address": cluster.address,
+        "gpus": cluster.gpus,
+        "layout": {
+            "tensor_parallel": layout.tensor_parallel,
+            "pipeline_parallel": layout.pipeline_parallel,
+            "why": layout_why(cluster, layout),
+        },
+        "nodes": [
+            {
+                "host": node.host,
+                "role": "head" if node == cluster.head else "worker",
+                "address": node.address,
+                "interface": node.interface,
+                "gpus": node.gpus,
+                "firewall": firewall(node.ports),
+                "environment": [asdict(each) for each in environment(cluster, node)],
+            }
+            for node in cluster.nodes
+        ],
+        "warnings": list(cluster.warnings),
+    }
 
 
 # --- how each is started ---------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from onecat.cli.cluster import cluster_lines
 from onecat.config import Deployment
 from onecat.facts import Facts, Gpu, Interface, Nvidia
 from onecat.planner.ray import (
@@ -18,6 +19,7 @@ from onecat.planner.ray import (
     node_argv,
     plan_cluster,
     server_args,
+    to_document,
     worker_argv,
 )
 from onecat.planner.records import Layout, Plan
@@ -195,3 +197,24 @@ def test_the_server_listens_where_the_plan_says_and_works_through_ray() -> None:
         *("/models/m", "--host", "127.0.0.1", "--port", "8123", "--dtype", "half"),
         *("--distributed-executor-backend", "ray"),
     )
+
+
+def test_the_cluster_is_shown_with_everything_that_the_operator_must_know() -> None:
+    layout = Layout(2, 2)
+    document = to_document(planned(layout, TWO), layout)
+    assert [(each["role"], each["host"], each["address"], each["gpus"]) for each in document["nodes"]] == [
+        ("head", "a", "10.0.0.2", 2),
+        ("worker", "b", "10.0.0.3", 2),
+    ]
+    lines = cluster_lines(document)
+    assert lines[:3] == [
+        "CLUSTER of 2 hosts with 4 GPUs, joined through Ray at 10.0.0.2:6379",
+        "  head    a  10.0.0.2  eth0  2 GPUs",
+        "  worker  b  10.0.0.3  eth0  2 GPUs",
+    ]
+    told = "\n".join(lines)
+    assert max(map(len, lines)) <= 80
+    assert "tensor-parallel-size 2 within each host and 2 pipeline stages across" in told
+    assert "TCP 6379-6386 and 6479-6978 of a, b" in told
+    assert "VLLM_HOST_IP: 10.0.0.2 on a, 10.0.0.3 on b" in told
+    assert "NCCL_SOCKET_IFNAME==eth0" in told and "warning:  Ray listens on all addresses" in told
