@@ -24,7 +24,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 INCOMPLETE, UNUSABLE = 75, 78
 STOP_SECONDS = 20
@@ -47,6 +47,13 @@ def say(text: str) -> None:
     print(f"onecat: {text}", flush=True)
 
 
+class _Member(NamedTuple):
+    """A living node. name: Ray's id for it, which is another one each time it joins."""
+
+    gpus: int
+    name: str
+
+
 class Stopped(Exception):
     """This container shall end."""
 
@@ -60,13 +67,21 @@ def head(options: dict[str, str], start: list[str], server: list[str]) -> int:
     try:
         _need_ports(start)
         ray = _Ray(start, silence, processes)
-        if not _complete(ray, address, options["nodes"].split(","), int(options["gpus"]), silence, processes):
+        watch = _Watch(address, processes)
+        members = _complete(ray, watch, options["nodes"].split(","), int(options["gpus"]), silence)
+        if members is None:
             return INCOMPLETE
         say(f"the cluster is complete; starting the server: {' '.join(server)}")
         running = _started(server, processes, RAY_ADDRESS=address)
         while running.poll() is None:
             if ray.ended():
                 say("the server cannot go on without Ray")
+                return INCOMPLETE
+            # The server may wait for ever for a worker that is gone, and one that comes back does not know it.
+            found = watch.latest() or members
+            lost = sorted(address for address, member in members.items() if found.get(address) != member)
+            if lost:
+                say(f"node {', '.join(lost)} left: the server cannot go on")
                 return INCOMPLETE
             time.sleep(POLL_SECONDS)
         say(f"the server ended with status {running.returncode}")
@@ -191,39 +206,29 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait()
 
 
-def _complete(
-    ray: _Ray,
-    address: str,
-    expected: list[str],
-    gpus: int,
-    silence: float,
-    processes: list[subprocess.Popen[bytes]],
-) -> bool:
-    """Whether all expected nodes are alive with all GPUs before nothing has changed for `silence` seconds."""
+def _complete(ray: _Ray, watch: _Watch, expected: list[str], gpus: int, silence: float) -> dict[str, _Member] | None:
+    """The nodes once all expected ones are alive with all GPUs; None when nothing has changed for `silence` seconds."""
     say(f"waiting for {len(expected)} Ray nodes with {gpus} GPUs: {', '.join(expected)}")
-    seen: dict[str, int] = {}
+    seen: dict[str, _Member] = {}
     since = time.monotonic()
-    watch = _Watch(address, processes)
-    try:
-        while set(expected) - set(seen) or sum(seen.values()) < gpus:
-            if ray.over():
-                return False
-            found = watch.latest()
-            if found is not None and found != seen:
-                for node in sorted(set(found) - set(seen)):
-                    say(f"node {node} joined with {found[node]} GPUs ({len(found)} of {len(expected)})")
-                for node in sorted(set(seen) - set(found)):
-                    say(f"node {node} left")
-                seen, since = found, time.monotonic()
-            if time.monotonic() - since > silence:
-                missing = sorted(set(expected) - set(seen))
-                told = f"missing: {', '.join(missing)}" if missing else f"{sum(seen.values())} of {gpus} GPUs"
-                say(f"the cluster is not complete and no node has come for {silence:.0f} s; {told}")
-                return False
-            time.sleep(POLL_SECONDS)
-    finally:
-        watch.end()
-    return True
+    while set(expected) - set(seen) or sum(each.gpus for each in seen.values()) < gpus:
+        if ray.over():
+            return None
+        found = watch.latest()
+        if found is not None and found != seen:
+            for node in sorted(set(found) - set(seen)):
+                say(f"node {node} joined with {found[node].gpus} GPUs ({len(found)} of {len(expected)})")
+            for node in sorted(set(seen) - set(found)):
+                say(f"node {node} left")
+            seen, since = found, time.monotonic()
+        if time.monotonic() - since > silence:
+            missing = sorted(set(expected) - set(seen))
+            count = sum(each.gpus for each in seen.values())
+            told = f"missing: {', '.join(missing)}" if missing else f"{count} of {gpus} GPUs"
+            say(f"the cluster is not complete and no node has come for {silence:.0f} s; {told}")
+            return None
+        time.sleep(POLL_SECONDS)
+    return seen
 
 
 class _Watch:
@@ -232,10 +237,10 @@ class _Watch:
     def __init__(self, address: str, processes: list[subprocess.Popen[bytes]]) -> None:
         self._address = address
         self._processes = processes
-        self._latest: dict[str, int] | None = None
+        self._latest: dict[str, _Member] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def latest(self) -> dict[str, int] | None:
+    def latest(self) -> dict[str, _Member] | None:
         if self._process is None or self._process.poll() is not None:
             if self._process is not None:
                 self._processes.remove(self._process)
@@ -250,12 +255,7 @@ class _Watch:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith(b"{"):
-                self._latest = json.loads(line)
-
-    def end(self) -> None:
-        if self._process is not None:
-            _end(self._process)
-            self._processes.remove(self._process)
+                self._latest = {node: _Member(*each) for node, each in json.loads(line).items()}
 
 
 def answers(address: str) -> bool:
@@ -302,14 +302,14 @@ def _wait_for_head(address: str, silence: float) -> None:
 
 
 def nodes(address: str) -> NoReturn:
-    """Print the GPUs of each living node by its address, whenever that changes."""
+    """Print each living node's GPUs and Ray's id for it by its address, whenever that changes."""
     import ray  # type: ignore[import-not-found]
 
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     told = None
     while True:
         alive = [each for each in ray.nodes() if each["Alive"]]
-        found = {each["NodeManagerAddress"]: int(each["Resources"].get("GPU", 0)) for each in alive}
+        found = {each["NodeManagerAddress"]: (int(each["Resources"].get("GPU", 0)), each["NodeID"]) for each in alive}
         if found != told:
             print(json.dumps(found), flush=True)
             told = found

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 NODES_FILE = "ray.json"
 SCHEMA = "onecat.ray/1"
 TOKEN_FILE = "ray_token"  # noqa: S105 - a file's name
-IDLE_CPU_SHARE = 0.2
-"""CPU, in cores, that Ray's own processes of one idle node may use: 0.03 to 0.1 were seen with 2.60 (its dashboard, its
-agents and its log monitor poll). More than that is the server's work."""
+IDLE_CPU_SHARE = 0.1
+"""CPU, in cores and on average over the nodes, that Ray's own processes may use: twice what was measured over 20 s
+without a request with Ray 2.60 on two cores, 0.07 for a head (its dashboard, agents and log monitor poll) and 0.025 for
+a worker. More than that is the server's work."""
 
 _T = TypeVar("_T")
 
@@ -185,7 +186,7 @@ def state_of(hosts: Sequence[str], states: Sequence[ServerState]) -> ServerState
         return head
     for host, state in zip(hosts[1:], states[1:], strict=True):
         if state.condition not in ("starting", "running"):
-            last_exit = f"node {host}: {state.last_exit or state.condition}"
+            last_exit = f"has lost node {host}, which {state.last_exit or 'is not there'}"
             return head._replace(
                 condition=state.condition,
                 restarts=max(head.restarts, state.restarts),

@@ -30,7 +30,7 @@ def test_while_all_nodes_run_the_state_is_the_heads() -> None:
 def test_a_node_that_has_ended_is_the_end_of_the_server_and_is_named() -> None:
     ended = ServerState("exited", last_exit="exited with status 1 at 10:00")
     found = state_of(["a", "b", "c"], [RUNNING, RUNNING, ended])
-    assert (found.condition, found.last_exit) == ("exited", "node c: exited with status 1 at 10:00")
+    assert (found.condition, found.last_exit) == ("exited", "has lost node c, which exited with status 1 at 10:00")
     assert state_of(["a", "b"], [ended, ServerState("absent")]) == ended
 
 
