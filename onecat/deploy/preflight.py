@@ -240,6 +240,26 @@ def check_disk(machine: Machine) -> None:
         )
 
 
+def check_tls(machine: Machine, deployment: Deployment) -> None:
+    """Raises OnecatError where a file of proxy.tls is not on the host that nginx runs on.
+
+    What only root may look at is left to nginx's own check.
+    """
+    tls = deployment.proxy.tls
+    for name, path in () if tls is None else (("certificate", tls.certificate), ("key", tls.key)):
+        try:
+            there = machine.status(path) is not None
+        except PermissionError:
+            continue
+        if not there:
+            raise OnecatError(
+                f"{path} does not exist on {'this machine' if machine.is_local else machine.name}",
+                expected=f"the PEM file of nginx's {name}",
+                where=f"proxy.tls.{name}",
+                next_steps=[f"correct proxy.tls.{name} in onecat.yaml"],
+            )
+
+
 def secret_of(deployment: Deployment) -> Secret | None:
     """Where the deployment's API key comes from, its file as an absolute path; None when none is configured."""
     configured = deployment.secrets.api_key

@@ -117,6 +117,8 @@ def check_host(run: Run) -> None:
     if not run.request.model_is_checked:
         preflight.check_model(machine, plan.model_directory)
     preflight.read_secret(run.secret)
+    if run.site is not None:
+        preflight.check_tls(run.proxy_machine, run.deployment)
     preflight.check_disk(machine)
     claims.check_ports(run)
     _check_ports(run)

@@ -30,6 +30,24 @@ def test_a_port_in_use_is_named_with_its_setting() -> None:
     preflight.check_port(HERE, "127.0.0.1", port, "port")
 
 
+def test_a_missing_file_of_tls_is_told_with_its_key_before_nginx_stumbles_over_it(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "models.pem", tmp_path / "models.key"
+    certificate.touch()
+
+    def deployment(tls: dict[str, str] | None) -> Deployment:
+        return Deployment.model_validate(
+            {"name": "a", "profile": "cpu", "model": {"path": "/m"}, "proxy": {"tls": tls}}
+        )
+
+    asked = deployment({"certificate": str(certificate), "key": str(key)})
+    with pytest.raises(OnecatError) as raised:
+        preflight.check_tls(HERE, asked)
+    assert (raised.value.found, raised.value.where) == (f"{key} does not exist on this machine", "proxy.tls.key")
+    key.touch()
+    preflight.check_tls(HERE, asked)
+    preflight.check_tls(HERE, deployment(None))
+
+
 def accelerator(*devices: str, mounts: tuple[str, ...] = ()) -> ContainerPlan:
     return ContainerPlan("image", "/models/m", 2**30, 0, devices, tuple(HostMount(path, path) for path in mounts))
 
