@@ -54,6 +54,7 @@ def up_on_several(
     when more than max_failures hosts failed.
     """
     from onecat import deploy
+    from onecat.deploy import probing
     from onecat.deploy.fleet import HostWork, failure_of_fleet, fleet_document, run_fleet
     from onecat.deploy.front import address_of
     from onecat.deploy.store import FLEET_LOCK
@@ -100,6 +101,8 @@ def up_on_several(
             for each in fit
         ]
         done = {each.host: each for each in run(works, at_once=deployment.rollout.hosts_at_once)}
+        if front is not None and (why := probing.missing(front.store)) is not None:
+            _tell(front.store.machine.name, f"nginx notices a host that fails by failed requests only: {why}")
     results = [done.get(each.host, each) for each in checked]
     failure = failure_of_fleet(results, max_failures, deployment.name)
     if as_json:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from onecat.deploy import probing
 from onecat.deploy.engine import KeptChoices, kept_choices
 from onecat.deploy.lock_breaking import held_lock
 from onecat.deploy.operations import STATUS_SCHEMA, DeploymentStatus, status
 from onecat.deploy.proxies import proxy_of
 from onecat.deploy.store import deployments, find_deployment
+from onecat.deploy.traffic import Traffic
 from onecat.errors import ExitCode, OnecatError
 from onecat.hosts import FanOut, Outcome, Task
 from onecat.observe.choices import to_document
@@ -133,7 +135,7 @@ def overview(store: DeploymentStore) -> Overview:
         gpus=release.gpus,
         canary=_canary(store),
         engine=engine,
-        warnings=(*surprises, *_unfinished(store), *_after_reboot(store, release, found)),
+        warnings=(*surprises, *_unfinished(store), *_unprobed(store, release), *_after_reboot(store, release, found)),
     )
 
 
@@ -155,6 +157,18 @@ def _unfinished(store: DeploymentStore) -> tuple[str, ...]:
     if held is not None:
         return (f"{names}: {held.told}",)
     return (f"{names}: a command was ended before it was done; the next onecat up, rollback or down cleans up",)
+
+
+def _unprobed(store: DeploymentStore, release: Release) -> tuple[str, ...]:
+    """Whether the nginx before several hosts learns of one that fails from requests alone."""
+    if release.own_proxy_kind is None:
+        return ()
+    traffic = Traffic(proxy_of(store, release.own_proxy_kind), store.machine, store.directory)
+    site = traffic.site()
+    if site is None or not site.probed or len(traffic.members()) <= 1:
+        return ()
+    why = probing.missing(store)
+    return () if why is None else (f"nginx notices a host that fails by failed requests only: {why}",)
 
 
 def _after_reboot(store: DeploymentStore, release: Release, found: DeploymentStatus) -> tuple[str, ...]:

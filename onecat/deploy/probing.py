@@ -174,7 +174,9 @@ def missing(store: DeploymentStore) -> str | None:
     """Why the servers behind the nginx of several hosts are not looked at, in words; None where they are."""
     machine = store.machine
     if machine.status(_BOOTED) is None:
-        return "systemd does not run there"
+        return "active probing needs systemd there"
+    if machine.root() is None:
+        return "active probing needs root there, or sudo"
     state = _shows(machine, f"{unit_name(store.name)}.timer", "ActiveState")
     if state != "active":
         return f"{unit_name(store.name)}.timer is {state or 'not there'}"

@@ -157,7 +157,10 @@ def test_nginx_that_does_not_take_its_files_goes_on_and_the_marks_are_taken_back
         assert probe.down() == [second]
 
 
-def test_a_timer_of_systemds_looks_after_the_servers(systemd_host: SystemdHost, tmp_path: Path) -> None:
+def test_a_timer_of_systemds_looks_after_the_servers(
+    systemd_host: SystemdHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "INTERVAL_SECONDS", 1)
     with contextlib.closing(connect(systemd_host.ssh)) as machine, two_servers() as (first, second, ends):
         store = DeploymentStore(machine, "demo")
         front = Front(store)
