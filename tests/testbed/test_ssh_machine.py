@@ -281,11 +281,11 @@ with connect(host).lock("/tmp/sleeping-lock", "asleep"):
                 pass
             assert raised.value.holder == "asleep"
             began = time.monotonic()
-            while time.monotonic() - began < 20:
+            while time.monotonic() - began < 60:
                 with contextlib.suppress(LockHeldError), machine.lock("/tmp/sleeping-lock", "awake"):
                     break
                 time.sleep(0.5)
-            assert time.monotonic() - began < 8
+            assert time.monotonic() - began < 18  # 3 s of silence, not 20
         finally:
             sleeper.kill()
 
@@ -316,7 +316,7 @@ def test_sshd_that_forbids_forwarding_is_told_with_the_setting(
     host = start_ssh_host()
     container = docker_client.containers.get(host.container)
     run_inside(container, "sh", "-c", "sed -i '1i AllowTcpForwarding no' /etc/ssh/sshd_config && kill -HUP 1")
-    time.sleep(0.5)
+    time.sleep(2)
     with contextlib.closing(connect(host)) as machine:
         with pytest.raises(OnecatError, match="forbids TCP forwarding") as raised:
             machine.reach("http://127.0.0.1:8000")

@@ -56,7 +56,7 @@ def test_a_completion_through_nginx_and_a_second_up_that_changes_nothing(small: 
     assert (found.state, found.health, found.model, found.release) == ("serving", "ok", "tiny", 1)
     began = time.monotonic()
     assert small.up().number == 1
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     assert small.reported[-1] == "release 1 already serves this plan and is healthy: nothing to do"
 
 
