@@ -67,6 +67,7 @@ def plan(
     from onecat.config import load_profile
     from onecat.errors import ExitCode
     from onecat.planner import make_plan, to_json
+    from onecat.planner.ray import on_host_network
 
     named: dict[str, Any] = {
         "tensor-parallel-size": tensor_parallel,
@@ -88,7 +89,7 @@ def plan(
     cluster = None
     if deployment.ray is not None and facts_file is None:
         cluster, against = _cluster(deployment, made)
-        made = replace(made, refusals=(*made.refusals, *against))
+        made = replace(on_host_network(made), refusals=(*made.refusals, *against))
     asked = facts_file is None and model is None and deployment.hosts == ("local",) and not made.refusals
     forecast = _forecast(deployment, made) if asked else None
     if as_json:

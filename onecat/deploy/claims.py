@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onecat.deploy.short_lock import short_lock
-from onecat.deploy.store import deployments, read_json, understood
+from onecat.deploy.store import deployments, deployments_directory, read_json, understood, write_json
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from onecat.planner.records import Plan
 
 LOCK_FILE = "claims.lock"
+NODE_CLAIM_FILE = "claim.json"
+NODE_CLAIM_SCHEMA = "onecat.claim/1"
 _LOCK_SECONDS = 60.0
 _ANY = ("0.0.0.0", "::", "", "*")  # noqa: S104 - compared, not bound
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -278,7 +280,34 @@ def claim_of(machine: Machine, release: Release) -> Claim:
 def claims_of_others(machine: Machine, name: str) -> tuple[Claim, ...]:
     """What the releases of all other deployments of a host have that may run."""
     stores = (store for store in deployments(machine) if store.name != name)
-    return tuple(claim_of(machine, each) for store in stores for each in store.releases() if each.live)
+    own = tuple(claim_of(machine, each) for store in stores for each in store.releases() if each.live)
+    return (*own, *_claims_of_nodes(machine, name))
+
+
+def write_node_claim(machine: Machine, release: Release) -> None:
+    """Keep what a release has on a host of its Ray cluster that is not its own; `directory` is the node's there.
+
+    The release itself is kept on the head.
+    """
+    document = {
+        "schema": NODE_CLAIM_SCHEMA,
+        "deployment": release.deployment,
+        "release": release.number,
+        "accelerators": list(release.gpus),
+    }
+    write_json(machine, f"{release.directory}/{NODE_CLAIM_FILE}", document)
+
+
+def _claims_of_nodes(machine: Machine, name: str) -> Iterator[Claim]:
+    """What Ray clusters of other deployments have on a host that is not their head."""
+    for deployment in machine.names(deployments_directory(machine)):
+        folder = f"{deployments_directory(machine)}/{deployment}/ray"
+        for node in machine.names(folder) if deployment != name else ():
+            path = f"{folder}/{node}/{NODE_CLAIM_FILE}"
+            document = read_json(machine, path)
+            if document is not None:
+                with understood(machine, path):
+                    yield Claim(deployment, int(document["release"]), frozenset(document["accelerators"]))
 
 
 @contextlib.contextmanager

@@ -83,11 +83,12 @@ def container_spec(run: Run, release: Release, name: str) -> ContainerSpec:
     )
 
 
-def container_owner(run: Run) -> tuple[int, int]:
-    """Who the server is in its container, as (uid, gid)."""
-    owner = run.machine.status(run.plan.model_directory)
+def container_owner(run: Run, machine: Machine | None = None) -> tuple[int, int]:
+    """Who the server is in its container, as (uid, gid). machine: the host; None: that of the run."""
+    machine = machine or run.machine
+    owner = machine.status(run.plan.model_directory)
     assert owner is not None
-    return container_user((run.machine.user_id, run.machine.group_id), (owner.uid, owner.gid))
+    return container_user((machine.user_id, machine.group_id), (owner.uid, owner.gid))
 
 
 def hands_out(daemon: Daemon, gpu_ids: tuple[str, ...]) -> bool:

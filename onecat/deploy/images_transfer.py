@@ -50,6 +50,11 @@ def image_forecast(machine: Machine, docker_host: str | None, image: str) -> str
     return f"{machine.name} lacks the image {image}, and it is not here either"
 
 
+def can_be_had(image: str) -> bool:
+    """Whether a host that lacks the image may get it: from the registry in its name, or from here."""
+    return registry_of(image) is not None or _here(image) is not None
+
+
 def registry_of(image: str) -> str | None:
     """The registry that an image's name names; None for one without, which would be Docker's own.
 

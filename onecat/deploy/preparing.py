@@ -15,7 +15,7 @@ from onecat.deploy.images_transfer import provide_image
 from onecat.deploy.ports import free_port, ports_of
 from onecat.deploy.proxies import proxy_of
 from onecat.deploy.proxies.choosing import choose_proxy, site_for
-from onecat.deploy.ray_cluster import with_cluster
+from onecat.deploy.ray_cluster import check_nodes, provide_images, with_cluster
 from onecat.deploy.request import Report, Run, UpRequest
 from onecat.deploy.room import room_for
 from onecat.deploy.store import DeploymentStore
@@ -94,6 +94,7 @@ def check_before(run: Run) -> Run:
     check_host(run)
     image = None if plan.container is None else _image(run, plan.container.image)
     run = replace(run, image=image, fingerprint=_fingerprint(run, image))
+    provide_images(run)
     pinned = run.request.image
     if plan.container is not None and pinned is not None and pinned != image:
         # The name means another image by now; what is repeated is what ran then.
@@ -120,6 +121,7 @@ def check_host(run: Run) -> None:
     if run.site is not None:
         preflight.check_tls(run.proxy_machine, run.deployment)
     preflight.check_disk(machine)
+    check_nodes(run)
     claims.check_ports(run)
     _check_ports(run)
     # Last, because what is missing here takes minutes to build: nobody should learn of a typo only afterwards.

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from onecat.deploy.claims import NODE_CLAIM_FILE
 from onecat.deploy.container import ContainerServer
 from onecat.deploy.ray_machines import node_machine
 from onecat.deploy.server import Activity, ServerState
@@ -125,6 +126,7 @@ class RayServer:
             try:
                 server.stop()
                 machine.remove(place.token_path)
+                machine.remove(f"{place.directory}/{NODE_CLAIM_FILE}")
             except (OnecatError, OSError) as failure:
                 failures.append(failure)
         if failures:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from onecat.config import Deployment
@@ -85,6 +85,11 @@ class RayPorts:
     @property
     def dashboard(self) -> int:
         return self.first + 8
+
+    def fixed(self, is_head: bool) -> tuple[int, ...]:
+        """Those that are taken as long as the node lives."""
+        own = tuple(self.of_every_node.values())
+        return (self.cluster, *own, self.client, self.dashboard) if is_head else own
 
     @property
     def workers(self) -> tuple[int, int]:
@@ -378,6 +383,16 @@ def server_args(plan: Plan) -> tuple[str, ...]:
     if "--distributed-executor-backend" not in words:
         words += ["--distributed-executor-backend", "ray"]
     return tuple(words)
+
+
+def on_host_network(plan: Plan) -> Plan:
+    """The plan as its server is started on the head, with the reasons for where it listens."""
+    listens = {"--host": plan.host, "--port": str(plan.port)}
+    why = "that of onecat.yaml: the container has the host's network, as Ray's nodes do"
+    reasons = (
+        replace(each, value=listens[each.arg], why=why) if each.arg in listens else each for each in plan.reasons
+    )
+    return replace(plan, server_args=server_args(plan), reasons=tuple(reasons))
 
 
 NODE_PROGRAM = "/run/onecat/ray_node.py"

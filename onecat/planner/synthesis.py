@@ -19,6 +19,7 @@ from onecat.planner.refusals import Situation, longest_context, refusals
 CONTAINER_PORT = 8000
 """Port of the server inside its container; the published port is the deployment's."""
 
+RAY_SOURCE = "https://docs.vllm.ai/en/stable/serving/parallelism_scaling/"
 GIB = 2**30
 
 
@@ -42,6 +43,8 @@ def make_plan(
     schema = flag_schema(profile.engine.name, profile.engine.version)
     settings = layered(schema, profile, deployment, command_line or {})
     settings = _within_checkpoint(settings, checkpoint)
+    if deployment.ray is not None:
+        settings = _through_ray(settings, schema)
     runtime = deployment.runtime or profile.launch.runtime
     served_name = deployment.model.served_name or PurePosixPath(deployment.model.path).name
     layout = Layout(
@@ -94,6 +97,16 @@ def make_plan(
         refusals=refusals(situation),
         warnings=_warnings(situation, facts),
     )
+
+
+def _through_ray(settings: dict[str, Setting], schema: FlagSchema) -> dict[str, Setting]:
+    """Of several hosts the engine's workers are started by Ray."""
+    name, value = "distributed-executor-backend", "ray"
+    flag = schema.flag(name, value)
+    if name in settings or flag is None:
+        return settings
+    why = "ray in onecat.yaml: the workers are on several hosts"
+    return {**settings, name: Setting(flag, value, "planner", why, None, RAY_SOURCE)}
 
 
 def _devices(profile: Profile, cards: int) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from onecat.deploy.claims import (
     claims_of_others,
     needed,
     with_accelerators,
+    write_node_claim,
 )
 from onecat.deploy.releases import Release
 from onecat.deploy.store import DeploymentStore, write_json
@@ -234,3 +235,14 @@ def test_two_that_start_at_once_take_turns(tmp_path: Path) -> None:
         order.append("second")
     thread.join()
     assert order == ["first", "first is done", "second"]
+
+
+def test_a_host_that_only_works_for_a_cluster_knows_what_the_cluster_has_there(tmp_path: Path) -> None:
+    worker = LocalMachine(tmp_path)
+    release = replace(release_of(LocalMachine(tmp_path / "head"), "large"), gpus=("GPU-1aa",))
+    node = f"{DeploymentStore(worker, 'large').directory}/ray/0001-b"
+    worker.make_directory(node)
+    write_node_claim(worker, replace(release, directory=node))
+    (claim,) = claims_of_others(worker, "mine")
+    assert (claim.words, claim.accelerators) == ("deployment large (release 1)", frozenset({"GPU-1aa"}))
+    assert claims_of_others(worker, "large") == ()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from onecat.deploy import ray_node
+from onecat.deploy import ray_cluster, ray_node
 from onecat.deploy.ray_machines import itself, node_machine, with_nodes
 from onecat.deploy.ray_server import IDLE_CPU_SHARE, _IdleFilter, remove_unused, state_of
 from onecat.deploy.server import Activity, ServerState
@@ -143,3 +145,43 @@ def test_a_port_that_somebody_else_has_is_named_at_once() -> None:
         ray_node.INCOMPLETE,
         f"onecat: somebody else listens on ports that Ray needs on this host: --metrics-export-port={port}\n",
     )
+
+
+def test_a_server_that_has_lost_a_node_ends_so_that_it_can_start_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also when the node has come back: it is another one for Ray, without the server's worker."""
+    member = ray_node._Member
+    whole = {"10.0.0.2": member(1, "a"), "10.0.0.3": member(1, "b")}
+    seen = iter([{"10.0.0.2": whole["10.0.0.2"]}, whole, None, whole, {**whole, "10.0.0.3": member(1, "c")}])
+
+    class Watch:
+        def __init__(self, address: str, processes: object) -> None: ...
+
+        def latest(self) -> object:
+            return next(seen)
+
+    monkeypatch.setattr(ray_node, "_Watch", Watch)
+    monkeypatch.setattr(ray_node, "POLL_SECONDS", 0.01)
+    options = {"address": "10.0.0.2:1", "silence": "20", "nodes": "10.0.0.2,10.0.0.3", "gpus": "2"}
+    handlers = [(each, signal.getsignal(each)) for each in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        code = ray_node.head(options, ["sleep", "30"], ["sleep", "30"])
+    finally:
+        for number, handler in handlers:
+            signal.signal(number, handler)
+    assert code == ray_node.INCOMPLETE
+    assert capsys.readouterr().out.splitlines()[-1] == "onecat: node 10.0.0.3 left: the server cannot go on"
+
+
+def test_a_node_without_the_heads_model_is_told_beforehand_with_the_command(tmp_path: Path) -> None:
+    host = LocalMachine(tmp_path)
+    files = {"model.safetensors": SimpleNamespace(size=7)}
+    here = SimpleNamespace(name="a", is_local=False, entries=lambda place: files)
+    there = SimpleNamespace(name="b", is_local=False, entries=lambda place: {}, status=host.status)
+    run = SimpleNamespace(plan=SimpleNamespace(model_directory="/nowhere/my model"), machine=here)
+    with pytest.raises(OnecatError, match="b has no model there") as raised:
+        ray_cluster._check_model(run, there)  # type: ignore[arg-type]
+    assert raised.value.next_steps == ("ssh a rsync -a '/nowhere/my model/' b:'/nowhere/my model/'",)
+    same = SimpleNamespace(name="b", entries=here.entries, status=lambda place: here)
+    ray_cluster._check_model(run, same)  # type: ignore[arg-type]
