@@ -123,7 +123,8 @@ def _is_reached(store: DeploymentStore, release: Release) -> bool:
 def _without_current(store: DeploymentStore, latest: Release | None) -> DeploymentStatus:
     name = store.name
     if latest is None or store.taken_down() or latest.outcome in ("stopped", "interrupted"):
-        again = (f"onecat restart {name}   (as it was)",) if latest is not None and latest.served_at else ()
+        served = any(each.served_at is not None for each in store.releases())
+        again = (f"onecat restart {name}   (as it was)",) if served else ()
         return DeploymentStatus(name, "stopped", next_steps=("onecat up", *again))
     common: dict[str, Any] = {
         "name": name,

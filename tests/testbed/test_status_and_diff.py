@@ -97,6 +97,14 @@ def test_other_keys_of_clients_are_a_change_until_nginx_has_them(small: SmallDep
     assert compared(small, **changes).changes == ()
 
 
+def test_a_deployment_that_was_taken_down_can_be_had_back_without_its_onecat_yaml(small: SmallDeployment) -> None:
+    small.up()
+    deploy.down(small.store)
+    assert small.status().next_steps == ("onecat up", "onecat restart demo   (as it was)")
+    assert deploy.restart(small.store).origin == 1
+    assert small.status().state == "serving"
+
+
 def test_status_tells_what_a_command_is_doing_and_what_a_killed_one_left(small: SmallDeployment) -> None:
     current = small.up()
     number, directory = small.store.new_directory()
