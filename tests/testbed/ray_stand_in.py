@@ -1,7 +1,7 @@
 """What stands in for vLLM on a CPU, where vLLM refuses Ray: it places workers as vLLM 0.27.1 does, then answers HTTP.
 
 vllm/v1/executor/ray_executor_v2.py: one bundle of one GPU per worker, packed; an actor of class RayWorkerProc in each.
-The words are those of `vllm serve`; `--without-workers` is a server that does without Ray.
+The words are those of `vllm serve`.
 """
 
 from __future__ import annotations
@@ -46,8 +46,5 @@ def value(name: str) -> int:
 if __name__ == "__main__":
     assert sys.argv[sys.argv.index("--distributed-executor-backend") + 1] == "ray"
     print("the engine sees", os.environ["RAY_ADDRESS"], flush=True)
-    if "--without-workers" in sys.argv:
-        sys.argv.remove("--without-workers")
-    else:
-        kept = place(value("--tensor-parallel-size") * value("--pipeline-parallel-size"))
+    kept = place(value("--tensor-parallel-size") * value("--pipeline-parallel-size"))
     runpy.run_path(str(Path(__file__).with_name("openai_server.py")), run_name="__main__")

@@ -92,7 +92,7 @@ class RayDeployment(SmallDeployment):
             docker_host=self.docker_host,
             cluster=self.cluster,
         )
-        return deploy.up(request, self.machine, self.reported.append)
+        return deploy.up(request, self.machine, self.report)
 
 
 @pytest.fixture
@@ -123,9 +123,16 @@ def ours(docker_client: Any) -> list[Any]:
     return list(docker_client.containers.list(all=True, filters={"label": "io.onecat.deployment=demo"}))
 
 
+def end_worker(container: Any) -> None:
+    """End the stand-in's worker in a node: from then on vLLM does without it."""
+    words = "for p in /proc/[0-9]*; do grep -qs ^ray::RayWorkerProc $p/cmdline && kill -9 ${p#/proc/}; done; true"
+    container.exec_run(["sh", "-c", words])
+
+
 def test_two_nodes_form_a_cluster_and_the_server_has_a_worker_on_each(
     across: RayDeployment, docker_client: Any
 ) -> None:
+    """And one that does without a worker on each, as vLLM does on a CPU, is not accepted."""
     release = across.up()
     head, other = across.cluster.nodes
     assert (release.service, release.host_name) == ("ray", "head")
@@ -180,6 +187,10 @@ def test_two_nodes_form_a_cluster_and_the_server_has_a_worker_on_each(
     assert inside.exec_run(["cat", TOKEN_MOUNT]).output.decode() == token
 
     assert server.state().condition == "running"
+    server.accept()
+    end_worker(containers["onecat-demo-0001-other"])
+    with pytest.raises(OnecatError, match="vLLM runs no worker on other"):
+        server.accept()
 
     assert deploy.down(across.store) is True
     assert ours(docker_client) == []
@@ -187,21 +198,22 @@ def test_two_nodes_form_a_cluster_and_the_server_has_a_worker_on_each(
     assert not answers(across.cluster.address)
 
 
-def test_a_server_that_does_without_ray_is_not_accepted(across: RayDeployment) -> None:
-    with pytest.raises(OnecatError) as raised:
-        across.up("--without-workers")
-    assert raised.value.code == ExitCode.ROLLED_BACK
-    assert raised.value.found == "vLLM runs no worker on head, other"
-
-
 def test_a_node_that_does_not_start_ends_all(across: RayDeployment, docker_client: Any) -> None:
     _, other = across.cluster.nodes
+    port = other.ports.of_every_node["--node-manager-port"]
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(("0.0.0.0", other.ports.of_every_node["--node-manager-port"]))  # noqa: S104
-        taken.listen()
+        taken.bind(("0.0.0.0", port))  # noqa: S104
+        # Too late to be seen beforehand.
+        across.reactions["starting release"] = taken.listen
         with pytest.raises(OnecatError) as raised:
             across.up()
-    assert raised.value.code == ExitCode.ROLLED_BACK
-    assert "node other" in str(raised.value.found) + str(raised.value.details)
-    assert ours(docker_client) == []
+        assert raised.value.code == ExitCode.ROLLED_BACK
+        told = str(raised.value.found) + str(raised.value.details)
+        assert f"listens on ports that Ray needs on this host: --node-manager-port={port}" in told
+        assert ours(docker_client) == []
+
+        with pytest.raises(OnecatError, match=f"port {port} is in use") as raised:
+            across.up()
+    assert "ray.port" in str(raised.value.where)
+    assert len(across.store.releases()) == 1, "nothing was changed"
