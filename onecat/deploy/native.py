@@ -26,6 +26,9 @@ LOG_BYTES = 16 * 1024 * 1024
 LOG_PIECES = 3
 STOP_SECONDS = 30.0
 _ENDED = ("stopped", "exited", "keeps-crashing")
+_STATE_KEYS = {
+    *("supervisor", "server", "state", "started_at", "restarts", "crashes_in_a_row", "last_exit", "next_start_at")
+}
 
 
 def launch_document(
@@ -158,7 +161,10 @@ class NativeServer:
     def _document(self) -> Any | None:
         path = self._directory / supervisor.STATE_FILE
         try:
-            return read_json(path)
+            document = read_json(path)
+            if document is not None and not (isinstance(document, dict) and _STATE_KEYS <= document.keys()):
+                raise ValueError("it is no state of a server")
+            return document
         except ValueError as error:
             raise OnecatError(
                 "a file that the supervisor of the server has written is damaged",
