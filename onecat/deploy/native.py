@@ -162,7 +162,7 @@ class NativeServer:
         path = self._directory / supervisor.STATE_FILE
         try:
             document = read_json(path)
-            if document is not None and not (isinstance(document, dict) and _STATE_KEYS <= document.keys()):
+            if document is not None and not (isinstance(document, dict) and document.keys() >= _STATE_KEYS):
                 raise ValueError("it is no state of a server")
             return document
         except ValueError as error:
