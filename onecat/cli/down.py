@@ -24,24 +24,25 @@ def down(
     config: Annotated[Path | None, typer.Option("--config", "-c", help="onecat.yaml that names it.")] = None,
     hosts: HostOption = None,
     dry_run: DryRunOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.down/1).")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print as JSON (onecat.down/1; onecat.fleet/1 of several hosts).")
+    ] = False,
 ) -> None:
-    from onecat.cli.fleet import down_on_several
+    from onecat.cli.fleet import down_on_one, down_on_several
     from onecat.cli.machines import chosen_hosts, open_hosts
     from onecat.cli.status import chosen_name
-    from onecat.deploy import down, find_deployment
+    from onecat.deploy import find_deployment
 
     with open_hosts(chosen_hosts(hosts, config, name)) as opened:
         wanted = chosen_name(name, config)
-        stores = [find_deployment(machine, wanted) for machine in opened.machines]
         if dry_run:
-            _show_dry_run(stores, as_json)
+            _show_dry_run([find_deployment(machine, wanted) for machine in opened.machines], as_json)
             return
-        if len(stores) == 1 and stores[0].machine.is_local:
-            stopped = down(stores[0], console.progress)
-        else:
-            stopped = down_on_several(stores)
-    store = stores[0]
+        if len(opened.machines) > 1:
+            down_on_several(opened, wanted, as_json)
+            return
+        store = find_deployment(opened.machines[0], wanted)
+        stopped = down_on_one(store)
     if as_json:
         console.print_json({"schema": "onecat.down/1", "deployment": store.name, "changed": stopped})
         return

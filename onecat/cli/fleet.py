@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onecat.cli import console
+from onecat.errors import OnecatError
 
 if TYPE_CHECKING:
     from onecat.cli.machines import Hosts
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _WORDS = {
     "up": "serves release",
+    "down": "stopped",
     "unchanged": "already serves release",
     "failed": "failed",
     "unreachable": "cannot be reached",
@@ -124,22 +126,74 @@ def tell_image(request: UpRequest, machine: Machine, report: Callable[[str], Non
         report(told)
 
 
-def down_on_several(stores: Sequence[DeploymentStore]) -> bool:
-    """Stop a deployment on several hosts, or on some of them; returns whether anything ran.
+def down_on_several(hosts: Hosts, name: str | None, as_json: bool) -> None:
+    """Stop a deployment on several hosts, or on some of them, and print what came of each.
 
-    nginx goes first, or stops sending requests to a host: nobody is sent to a server that is gone.
+    nginx goes first, or stops sending requests to a host: nobody is sent to a server that is gone. A host that fails
+    keeps no other one from being stopped. Raises OnecatError when one did.
     """
-    from onecat.deploy import down
+    from onecat.deploy import down, find_deployment
+    from onecat.deploy.fleet import DOWN, HostWork, failed, failure_of_fleet, run_in_turn
+    from onecat.deploy.store import FLEET_LOCK
 
+    stores, fronts, unknown = [], {}, []
+    for machine in hosts.machines:
+        try:
+            store = find_deployment(machine, name)
+            fronts[machine.name] = _front_of_release(store)
+        except OnecatError as error:
+            unknown.append(failed(machine.name, error))
+        else:
+            stores.append(store)
+    if not stores:
+        raise next(each.error for each in unknown if each.error is not None)
     names = {store.machine.name for store in stores}
-    fronts = {store.machine.name: _front_of_release(store) for store in stores}
-    for store in stores:
-        front = fronts[store.machine.name]
-        if front is not None and front not in names:
-            _leave(store, front)
+
+    def stop(store: DeploymentStore, report: Callable[[str], None]) -> tuple[None, bool]:
+        if fronts[store.machine.name] not in (None, *names):
+            with front_of_store(store) as front:
+                _leave(store, front)
+        return None, down(store, report)
+
     ordered = sorted(stores, key=lambda store: fronts[store.machine.name] is not None)
-    stopped = [down(store, functools.partial(_tell, store.machine.name)) for store in ordered]
-    return any(stopped)
+    works = [HostWork(store.machine.name, True, functools.partial(stop, store)) for store in ordered]
+    with _front_of_all(stores, fronts) as where, where.lock(DOWN, FLEET_LOCK):
+        done = {each.host: each for each in run_in_turn(works, max_failures=len(works), tell=_tell, done="down")}
+    done |= {each.host: each for each in unknown}
+    results = [done[machine.name] for machine in hosts.machines]
+    show_results(stores[0].name, results, as_json)
+    failure = failure_of_fleet(results, 0, stores[0].name, DOWN)
+    if failure is not None:
+        raise failure
+
+
+@contextlib.contextmanager
+def _front_of_all(stores: Sequence[DeploymentStore], fronts: dict[str, str | None]) -> Iterator[DeploymentStore]:
+    """The deployment on the host that its nginx runs on, which has the lock of all; else on the first one."""
+    name = next((each for each in fronts.values() if each is not None), None)
+    here = next((store for store in stores if name in (None, store.machine.name)), None)
+    if here is not None:
+        yield here
+        return
+    with front_of_store(next(store for store in stores if fronts[store.machine.name] == name)) as front:
+        assert front is not None
+        yield front.store
+
+
+def show_results(
+    name: str,
+    results: Sequence[HostResult],
+    as_json: bool,
+    document: Callable[[Release, bool], Any] | None = None,
+) -> None:
+    """Print what became of each host. document: of one release; None: that of `up`."""
+    from onecat.deploy import up_document
+    from onecat.deploy.fleet import fleet_document
+
+    if as_json:
+        console.print_json(fleet_document(name, results, document or up_document))
+    else:
+        print_results(name, results)
 
 
 def _front_of_release(store: DeploymentStore) -> str | None:
@@ -162,28 +216,47 @@ def front_of_store(store: DeploymentStore) -> Iterator[Front | None]:
         yield Front(DeploymentStore(opened.machines[0], store.name))
 
 
-def _leave(store: DeploymentStore, front: str) -> None:
+def down_on_one(store: DeploymentStore) -> bool:
+    """Stop a deployment on one host, be it one of several; returns whether anything ran."""
+    from onecat.deploy import down
+    from onecat.deploy.store import FLEET_LOCK
+
+    machine = store.machine
+    report = console.progress if machine.is_local else functools.partial(_tell, machine.name)
+    with front_of_store(store) as front:
+        if front is None:
+            return down(store, report)
+        with front.store.lock("onecat down", FLEET_LOCK):
+            _leave(store, front)
+            return down(store, report)
+
+
+def _leave(store: DeploymentStore, front: Front | None) -> None:
     """Let the nginx on another host send nothing to this one any more."""
     current = store.current()
-    if current is None or current.proxy_kind is None:
+    if front is None or current is None or current.proxy_kind is None:
         return
-    with front_of_store(store) as there:
-        if there is not None:
-            there.traffic(store.machine.name, current.proxy_kind).stop()
-    _tell(front, f"nginx sends nothing to {store.machine.name} any more")
+    front.traffic(store.machine.name, current.proxy_kind).stop()
+    _tell(front.store.machine.name, f"nginx sends nothing to {store.machine.name} any more")
 
 
 def _tell(host: str, text: str) -> None:
     console.progress(f"{host}: {text}")
 
 
-def _print(deployment: Deployment, results: Sequence[HostResult]) -> None:
+def print_results(name: str, results: Sequence[HostResult]) -> None:
+    """Print a line for each host."""
     width = max(len(each.host) for each in results)
-    print(f"{deployment.name} on {len(results)} hosts:")
+    print(f"{name} on {len(results)} hosts:")
     for each in results:
         number = f" {each.release.number}" if each.release is not None else ""
         why = f": {each.error.found}" if each.error is not None else ""
-        print(f"  {each.host:<{width}}  {_WORDS[each.result]}{number}{why}")
+        words = "was not running" if each.result == "unchanged" and each.release is None else _WORDS[each.result]
+        print(f"  {each.host:<{width}}  {words}{number}{why}")
+
+
+def _print(deployment: Deployment, results: Sequence[HostResult]) -> None:
+    print_results(deployment.name, results)
     endpoint = next((each.release.endpoint for each in results if each.release is not None), None)
     if endpoint is not None and deployment.proxy.kind == "nginx":
         print(f"  clients: {endpoint}/v1 on {deployment.proxy.on or deployment.hosts[0]}")

@@ -8,8 +8,7 @@ import typer
 
 from onecat.cli.changes import ConfigOption, DryRunOption, NameArgument
 from onecat.cli.machines import HostOption
-
-SCHEMA = "onecat.restart/1"
+from onecat.cli.repeated import MaxFailuresOption, repeat
 
 
 def register(app: typer.Typer) -> None:
@@ -20,18 +19,20 @@ def restart(
     name: NameArgument = None,
     config: ConfigOption = None,
     hosts: HostOption = None,
+    max_failures: MaxFailuresOption = 0,
     dry_run: DryRunOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.restart/1).")] = False,
 ) -> None:
     from onecat import deploy
-    from onecat.cli.repeated import places, repeat
 
-    with places(hosts, config, name) as found:
-        repeat(
-            found,
-            lambda each: deploy.forecast_restart(each.store, each.facts, each.front),
-            lambda each: deploy.restart(each.store, each.facts, each.report, each.front),
-            dry_run,
-            as_json,
-            SCHEMA,
-        )
+    repeat(
+        "restart",
+        hosts,
+        config,
+        name,
+        lambda each: deploy.forecast_restart(each.store, each.facts, each.front),
+        lambda each: deploy.restart(each.store, each.facts, each.report, each.front),
+        max_failures,
+        dry_run,
+        as_json,
+    )

@@ -8,8 +8,7 @@ import typer
 
 from onecat.cli.changes import ConfigOption, DryRunOption, NameArgument
 from onecat.cli.machines import HostOption
-
-SCHEMA = "onecat.rollback/1"
+from onecat.cli.repeated import MaxFailuresOption, repeat
 
 
 def register(app: typer.Typer) -> None:
@@ -23,18 +22,20 @@ def rollback(
     ] = None,
     config: ConfigOption = None,
     hosts: HostOption = None,
+    max_failures: MaxFailuresOption = 0,
     dry_run: DryRunOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.rollback/1).")] = False,
 ) -> None:
     from onecat import deploy
-    from onecat.cli.repeated import places, repeat
 
-    with places(hosts, config, name) as found:
-        repeat(
-            found,
-            lambda each: deploy.forecast_rollback(each.store, to, each.facts, each.front),
-            lambda each: deploy.rollback(each.store, to, each.facts, each.report, each.front),
-            dry_run,
-            as_json,
-            SCHEMA,
-        )
+    repeat(
+        "rollback",
+        hosts,
+        config,
+        name,
+        lambda each: deploy.forecast_rollback(each.store, to, each.facts, each.front),
+        lambda each: deploy.rollback(each.store, to, each.facts, each.report, each.front),
+        max_failures,
+        dry_run,
+        as_json,
+    )

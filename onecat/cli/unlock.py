@@ -22,12 +22,12 @@ def unlock(
     config: Annotated[Path | None, typer.Option("--config", "-c", help="onecat.yaml that names it.")] = None,
     hosts: HostOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.unlock/1), one a host.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.unlock/1), one a lock.")] = False,
 ) -> None:
     from onecat.cli.machines import chosen_hosts, open_hosts
     from onecat.cli.status import chosen_name
     from onecat.deploy.lock_breaking import break_lock, held_lock, unlock_document
-    from onecat.deploy.store import DeploymentStore
+    from onecat.deploy.store import FLEET_LOCK, LOCK, DeploymentStore
 
     wanted = chosen_name(name, config)
     if wanted is None:
@@ -35,18 +35,24 @@ def unlock(
     with open_hosts(chosen_hosts(hosts, config, name)) as opened:
         for machine in opened.machines:
             store = DeploymentStore(machine, wanted)
-            held = held_lock(store)
+            # That of all hosts first: it is taken before those of each.
+            held = [found for file in (FLEET_LOCK, LOCK) if (found := held_lock(store, file)) is not None]
             place = "" if machine.is_local else f" on {machine.name}"
-            if held is not None:
-                console.progress(f"{wanted}{place}: {held.told}")
-                for pid, command in held.processes:
+            for each in held:
+                console.progress(f"{wanted}{place}: {each.told}")
+                for pid, command in each.processes:
                     console.progress(f"  held there by pid {pid}: {command[:60]}")
+            if held:
                 _confirm(yes)
-                break_lock(store, held)
+            for each in held:
+                break_lock(store, each)
             if as_json:
-                console.print_json(unlock_document(wanted, held, held is not None))
+                for document in [unlock_document(wanted, each, True) for each in held] or [
+                    unlock_document(wanted, None, False)
+                ]:
+                    console.print_json(document)
             else:
-                print(f"{wanted}{place}: {'unlocked' if held is not None else 'nobody holds the lock'}")
+                print(f"{wanted}{place}: {'unlocked' if held else 'nobody holds the lock'}")
 
 
 def _confirm(yes: bool) -> None:

@@ -109,11 +109,9 @@ def canary_percent(text: str, several: bool) -> int:
     if not number.isdigit() or not 1 <= int(number) <= 99:
         raise OnecatError(f"--canary {text}", expected="a share of 1% to 99%", next_steps=["onecat up --canary 10%"])
     if several:
-        raise OnecatError(
-            "a canary stands beside one server, and this deployment has several hosts",
-            expected="--canary with one host",
-            next_steps=["onecat up   (host after host, the others serve meanwhile)"],
-        )
+        from onecat.deploy.canary import refused_beside_several
+
+        raise refused_beside_several()
     return int(number)
 
 

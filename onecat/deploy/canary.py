@@ -65,6 +65,8 @@ def start_canary(request: UpRequest, machine: Machine, percent: int, report: Rep
 
     Raises OnecatError as `up` does, and where there is no room for two releases, no nginx, or none that serves now.
     """
+    if len(request.deployment.hosts) > 1:
+        raise refused_beside_several()
     run = check_before(prepare_run(request, machine, report))
     with run.store.lock("onecat up --canary"):
         tried = run.store.canary()
@@ -96,6 +98,15 @@ def start_canary(request: UpRequest, machine: Machine, percent: int, report: Rep
             raise error from failure
     report(f"release {release.number} gets {percent} % of the requests, release {current.number} the others")
     return tried
+
+
+def refused_beside_several() -> OnecatError:
+    """What to tell where a deployment with several servers shall get a canary."""
+    return OnecatError(
+        "a canary stands beside one server, and this deployment has several hosts",
+        expected="--canary with one host",
+        next_steps=["onecat up   (host after host, the others serve meanwhile)"],
+    )
 
 
 def _go_on(run: Run, tried: Release, percent: int) -> Release:

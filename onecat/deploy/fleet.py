@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from onecat.hosts import Desk
 
 FLEET_SCHEMA = "onecat.fleet/1"
+DOWN = "onecat down"
 Tell = Callable[[str, str], None]
 """Receives the name of a host and one line about it, for a person."""
-# unchanged: it serves what is asked already. left: not begun, because too many others had failed.
-Result = Literal["up", "unchanged", "failed", "unreachable", "left"]
+# unchanged: it is as asked already. down: it was stopped. left: not begun, because too many others had failed.
+Result = Literal["up", "down", "unchanged", "failed", "unreachable", "left"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class HostWork:
 
     host: str
     serves: bool
-    work: Callable[[Callable[[str], None]], tuple[Release, bool]]
+    work: Callable[[Callable[[str], None]], tuple[Release | None, bool]]
 
 
 @dataclass(frozen=True)
@@ -67,18 +68,42 @@ def run_fleet(
     """
     results: dict[str, HostResult] = {}
     for batch in batches(works, at_once):
-        failed = sum(each.result in ("failed", "unreachable") for each in results.values())
-        if failed > max_failures:
+        those = sum(each.result in ("failed", "unreachable") for each in results.values())
+        if those > max_failures:
             results |= {each.host: HostResult(each.host, "left") for each in batch}
             continue
         tasks = [Task(each.host, functools.partial(_work, each, tell)) for each in batch]
         for _, outcome in FanOut(tasks, desk=desk).ended():
             if outcome.error is not None and not isinstance(outcome.error, OnecatError):
                 raise outcome.error
-            results[outcome.name] = outcome.result or _failed(outcome.name, outcome.error)  # type: ignore[arg-type]
+            results[outcome.name] = outcome.result or failed(outcome.name, outcome.error)  # type: ignore[arg-type]
             if outcome.error is not None:
                 tell(outcome.name, f"failed: {outcome.error.found}")
     return tuple(results[each.host] for each in works)
+
+
+def run_in_turn(
+    works: Sequence[HostWork], *, max_failures: int, tell: Tell, done: Literal["up", "down"] = "up"
+) -> tuple[HostResult, ...]:
+    """Work on hosts one after the other; what became of each, in their order.
+
+    Parameters:
+        max_failures: how many may fail before the rest are left as they are. done: what a host is called that was
+            changed.
+    """
+    results: list[HostResult] = []
+    for each in works:
+        if sum(result.error is not None for result in results) > max_failures:
+            results.append(HostResult(each.host, "left"))
+            continue
+        try:
+            release, changed = each.work(functools.partial(tell, each.host))
+        except OnecatError as error:
+            tell(each.host, f"failed: {error.found}")
+            results.append(failed(each.host, error))
+        else:
+            results.append(HostResult(each.host, done if changed else "unchanged", release))
+    return tuple(results)
 
 
 def _work(work: HostWork, tell: Tell, set_limit: Callable[[float], None]) -> HostResult:
@@ -86,34 +111,39 @@ def _work(work: HostWork, tell: Tell, set_limit: Callable[[float], None]) -> Hos
     return HostResult(work.host, "up" if changed else "unchanged", release)
 
 
-def _failed(host: str, error: OnecatError) -> HostResult:
+def failed(host: str, error: OnecatError) -> HostResult:
+    """What to tell of a host on which something failed."""
     unreachable = isinstance(error, ConnectionLostError) or error.code == ExitCode.UNREACHABLE
     return HostResult(host, "unreachable" if unreachable else "failed", error=error)
 
 
-def failure_of_fleet(results: Sequence[HostResult], max_failures: int, deployment: str) -> OnecatError | None:
-    """What to tell when more hosts failed than may; None when it is well.
+def failure_of_fleet(
+    results: Sequence[HostResult], max_failures: int, deployment: str, command: str = "onecat up"
+) -> OnecatError | None:
+    """What to tell when more hosts failed than may; None when it is well. command: what goes on with the rest.
 
     The code is the gravest of the hosts': one that needs a person, then one that cannot be reached.
     """
-    failed = [each for each in results if each.error is not None]
-    if len(failed) <= max_failures:
+    those = [each for each in results if each.error is not None]
+    if len(those) <= max_failures:
         return None
     left = [each.host for each in results if each.result == "left"]
-    errors = [each.error for each in failed if each.error is not None]
+    errors = [each.error for each in those if each.error is not None]
     codes = [each.code for each in errors]
     gravest = next((code for code in (ExitCode.NEEDS_PERSON, ExitCode.UNREACHABLE) if code in codes), codes[0])
     done = [each.host for each in results if each.result in ("up", "unchanged")]
-    details = [f"{each.host}: {error.found}" for each, error in zip(failed, errors, strict=True)]
+    stopped = [each.host for each in results if each.result == "down"]
+    details = [f"{each.host}: {error.found}" for each, error in zip(those, errors, strict=True)]
     details += [f"{', '.join(left)}: not begun, and as before"] if left else []
-    details += [f"{', '.join(done)}: has the new release"] if done else []
+    details += [f"{', '.join(done)}: has the new release"] if done and command != DOWN else []
+    details += [f"{', '.join(stopped)}: stopped"] if stopped else []
     steps = [step for error in errors for step in error.next_steps]
     return OnecatError(
-        f"{len(failed)} of {len(results)} hosts failed",
+        f"{len(those)} of {len(results)} hosts failed",
         expected=f"at most {max_failures} (--max-failures)",
-        where=", ".join(each.host for each in failed),
+        where=", ".join(each.host for each in those),
         details=details,
-        next_steps=list(dict.fromkeys([*steps, "onecat up, which goes on with the rest"]))[:5],
+        next_steps=list(dict.fromkeys([*steps, f"{command}, which goes on with the rest"]))[:5],
         code=gravest,
     )
 

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from onecat.deploy.store import LOCK
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
@@ -53,9 +54,9 @@ class HeldLock:
         return f"{self.who} on {self.operator} runs `{self.purpose}` since {self.since} (pid {self.pid} there)"
 
 
-def held_lock(store: DeploymentStore) -> HeldLock | None:
-    """The lock of a deployment; None when it is free."""
-    path = f"{store.directory}/lock"
+def held_lock(store: DeploymentStore, file: str = LOCK) -> HeldLock | None:
+    """The lock of a deployment; None when it is free. file: FLEET_LOCK for that on all of its hosts."""
+    path = f"{store.directory}/{file}"
     content = store.machine.read(path)
     if content is None:
         return None

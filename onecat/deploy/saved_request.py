@@ -76,3 +76,19 @@ def saved_request(machine: Machine, release: Release, purpose: Purpose, facts: F
             origin=release.number,
             image=release.image_id,
         )
+
+
+def front_of_release(machine: Machine, release: Release) -> str | None:
+    """The host whose nginx stands before this release and those of other hosts; None where it is one host's alone."""
+    from onecat.config.schema import Deployment
+    from onecat.deploy.front import front_host
+
+    if release.front is not None:
+        return release.front
+    path = f"{release.directory}/{REQUEST_FILE}"
+    document = read_json(machine, path)
+    if document is None:
+        return None
+    with understood(machine, path):
+        name = front_host(Deployment.model_validate(document["deployment"]))
+    return name if name == machine.name else None

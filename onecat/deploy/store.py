@@ -30,7 +30,7 @@ from onecat.hosts.machine import LockHeldError
 if TYPE_CHECKING:
     from onecat.hosts import Machine
 
-FLEET_LOCK = "fleet.lock"
+LOCK, FLEET_LOCK = "lock", "fleet.lock"
 DEPLOYMENT_SCHEMA = "onecat.deployment/1"
 
 
@@ -151,7 +151,7 @@ class DeploymentStore:
                 self.machine.remove(release.directory)
 
     @contextlib.contextmanager
-    def lock(self, purpose: str, file: str = "lock") -> Iterator[None]:
+    def lock(self, purpose: str, file: str = LOCK) -> Iterator[None]:
         """Hold the deployment for oneself; raises OnecatError naming the holder when another has it.
 
         file: FLEET_LOCK for the deployment on all of its hosts, which is taken before those of each host.

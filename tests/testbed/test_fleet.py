@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import tempfile
 import threading
@@ -13,6 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
+from onecat.deploy.store import FLEET_LOCK, DeploymentStore
+from onecat.hosts import ConnectionLostError
 from tests.testbed import systemd_host as systemd_hosts
 from tests.testbed.command import Onecat
 from tests.testbed.conftest import need_program
@@ -141,6 +144,47 @@ def fleet(
     assert ours == [[], []]
 
 
+def go_back_and_start_anew(fleet: Fleet) -> None:
+    """`rollback` and `restart`, host after host behind the one nginx, and what becomes of the rest where one fails."""
+    with Clients(fleet.endpoint) as clients:
+        back = fleet.run("rollback", "--json").expect(0)
+        anew = fleet.run("restart", "--host", "gpu1", "--json").expect(0)
+    assert set(clients.answers) == {200}, clients.answers
+    document = back.json()
+    assert document["schema"] == "onecat.fleet/1"
+    told = [(each["host"], each["result"], each["up"]["schema"], each["up"]["origin"]) for each in document["hosts"]]
+    assert told == [(host, "up", "onecat.rollback/1", 1) for host in ("gpu1", "gpu2")]
+    assert back.stderr.index("gpu1: nginx sends requests to release 3") < back.stderr.index("gpu2: going back")
+    assert (anew.json()["schema"], anew.json()["release"]) == ("onecat.restart/1", 4)
+    members = json.loads((fleet.hosts[0].home / "deployments/demo/traffic-own.json").read_text())["members"]
+    assert [(each["host"], each["release"]) for each in members] == [("gpu2", 3), ("gpu1", 4)]
+
+    plan = fleet.hosts[0].home / "deployments/demo/releases/0004/plan.json"
+    content = plan.read_text()
+    plan.write_text("{")
+    failed = fleet.run("restart").expect(5)
+    assert (
+        "gpu2  not begun, as before" in failed.stdout and "a file that onecat has written is damaged" in failed.stderr
+    )
+    plan.write_text(content)
+
+
+def break_a_lock(fleet: Fleet) -> None:
+    """`unlock` over SSH: who holds the deployment, and without somebody to be asked nothing happens."""
+    with contextlib.closing(fleet.hosts[0].connect()) as other:
+        store = DeploymentStore(other, "demo")
+        with pytest.raises(ConnectionLostError), store.lock("onecat up", FLEET_LOCK):
+            assert "is being worked on" in fleet.run("restart").expect(4).stderr
+            refused = fleet.run("unlock").expect(2)
+            assert "demo on gpu1: " in refused.stderr and "runs `onecat up` since 20" in refused.stderr
+            assert "nobody is there to be asked" in refused.stderr
+            broken = fleet.run("unlock", "--yes").expect(0)
+            assert broken.stdout.splitlines() == ["demo on gpu1: unlocked", "demo on gpu2: nobody holds the lock"]
+            while True:
+                other.write(f"{store.directory}/nothing", b"")
+                threading.Event().wait(0.05)
+
+
 def test_replicas_on_two_hosts_behind_one_nginx(fleet: Fleet) -> None:
     refused = fleet.folder / "onecat.yaml"
     text = refused.read_text()
@@ -174,7 +218,16 @@ def test_replicas_on_two_hosts_behind_one_nginx(fleet: Fleet) -> None:
     assert [each["result"] for each in changed["hosts"]] == ["up", "up"]
     assert set(clients.answers) == {200}, clients.answers
 
-    down = fleet.run("down").expect(0)
-    assert "stopped" in down.stdout
+    assert "a canary stands beside one server" in fleet.run("up", "--canary", "10%").expect(2).stderr
+    for verb in ("canary", "promote", "abort"):
+        assert "the deployment has several hosts" in fleet.run(verb).expect(2).stderr
+    go_back_and_start_anew(fleet)
+    break_a_lock(fleet)
+
+    down = fleet.run("down", "--json").expect(0).json()
+    assert (down["schema"], [(each["host"], each["result"]) for each in down["hosts"]]) == (
+        "onecat.fleet/1",
+        [("gpu1", "down"), ("gpu2", "down")],
+    )
     with pytest.raises(httpx.HTTPError):
         httpx.get(f"{fleet.endpoint}/health", trust_env=False)
