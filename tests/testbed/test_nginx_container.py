@@ -22,6 +22,7 @@ from onecat.errors import OnecatError
 from onecat.hosts import LocalMachine
 from onecat.paths import Home
 from tests.testbed.cache import Cache
+from tests.testbed.conftest import need_program
 from tests.testbed.deployments import SmallDeployment
 from tests.testbed.docker_daemon import DockerDaemon
 from tests.testbed.nginx_image import ensure_nginx_image
@@ -75,6 +76,10 @@ def test_it_serves_confined_and_takes_changes_without_a_new_container(
     proxy.apply(replace(asked, upstreams=(), keys=None))
     assert (status(asked), docker_client.containers.get(NAME).id) == (503, container.id)
     assert proxy.workers()
+    # What a timer does on its host, which has Docker's client.
+    for words in (["-t"], ["-s", "reload"]):
+        machine, argv = proxy.argv(*words)
+        assert machine.run([need_program("docker", "docker.io"), *argv[1:]]).exit_code == 0
     assert [json.loads(line)["status"] for line in proxy.access_lines(3)] == [200, 401, 503]
     # Its process is gone, and Docker starts it again, as after a reboot.
     pid = proxy.pid()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 from onecat import deploy
 from onecat.config import Deployment
 from onecat.config.schema import Model, Proxy
+from onecat.deploy import member_probe, probing
 from onecat.deploy.proxies.choosing import choose_proxy
 from onecat.deploy.proxies.host import HostNginx
-from onecat.deploy.site import Site
+from onecat.deploy.site import Site, Upstream
 from onecat.deploy.store import DeploymentStore
 from onecat.errors import OnecatError
 from onecat.paths import Home
@@ -81,6 +83,39 @@ def test_our_site_is_one_file_beside_those_of_others(host: NginxHost, proxy: Hos
     assert host.files() == before
     assert not proxy.running()
     assert others_answer(host)
+
+
+def test_servers_that_are_looked_at_stand_beside_our_site_and_are_marked_there(
+    host: NginxHost, proxy: HostNginx, server: str
+) -> None:
+    before, gone = host.files(), f"127.0.0.1:{free_port()}"
+    upstreams = (Upstream(server, 1, "gpu1/1"), Upstream(gone, 1, "gpu2/1"))
+    asked = beside_somebody(host, server, upstreams=upstreams, probed=True)
+    proxy.check(asked, f"{host.data_directory}/release/nginx")
+    assert host.files() == before
+    proxy.apply(asked)
+    assert set(host.files()) - set(before) == {OURS, "conf.d/onecat-demo.keys", "conf.d/onecat-demo.servers"}
+    store = DeploymentStore(host, "demo")
+    store.machine.make_directory(store.directory)
+    store.machine.write(f"{store.directory}/traffic.lock", b"")
+    asking, test = proxy.argv("-t")
+    assert asking is host
+    reload = proxy.argv("-s", "reload")[1]
+    probing._write(store, {"servers": proxy.servers_path(), "test": test, "reload": reload})
+    folder, written = probing.probe_directory(store), proxy.files()
+    for _ in range(member_probe.FAILURES):
+        looked = host.run([sys.executable, "-I", f"{folder}/member_probe.py", f"{folder}/settings.json"])
+        assert looked.exit_code == 0, looked
+    assert f"{gone} gets no requests" in looked.stdout.decode()
+    assert f"server {gone} weight=1 max_fails=1 fail_timeout=10s down;".encode() in (
+        host.read(proxy.servers_path()) or b""
+    )
+    assert proxy.files() == written, "a mark is no edit by hand"
+    assert [status(host.others_port, NAME) for _ in range(9)] == [200] * 9
+    proxy.apply(replace(asked, upstreams=upstreams[:1], probed=False))
+    assert "conf.d/onecat-demo.servers" not in host.files()
+    proxy.remove()
+    assert host.files() == before
 
 
 def test_a_configuration_that_somebody_broke_is_told_and_left_as_it_is(
