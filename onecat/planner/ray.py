@@ -186,7 +186,9 @@ def _cards(hosts: Sequence[str], layout: Layout, facts: Mapping[str, Facts]) -> 
     needed = cards // len(hosts)
     short = [f"{host} has {count}" for host, count in given.items() if count is not None and count < needed]
     if short:
-        return [Refusal("ray-gpus", f"each host must give {needed} GPUs: {', '.join(short)}", fix)]
+        told = "1 GPU" if needed == 1 else f"{needed} GPUs"
+        without = tuple(f"onecat doctor --host {host}" for host, count in given.items() if count == 0)
+        return [Refusal("ray-gpus", f"each host must give {told}: {', '.join(short)}", without or fix)]
     if layout.tensor_parallel <= needed and needed % layout.tensor_parallel:
         why = f"{needed} GPUs of a host do not hold whole groups of tensor-parallel-size {layout.tensor_parallel}"
         return [Refusal("ray-layout", why, fix)]

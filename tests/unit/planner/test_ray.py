@@ -218,3 +218,10 @@ def test_the_cluster_is_shown_with_everything_that_the_operator_must_know() -> N
     assert "TCP 6379-6386 and 6479-6978 of a, b" in told
     assert "VLLM_HOST_IP: 10.0.0.2 on a, 10.0.0.3 on b" in told
     assert "NCCL_SOCKET_IFNAME==eth0" in told and "warning:  Ray listens on all addresses" in told
+
+
+def test_a_host_whose_gpus_are_not_seen_is_looked_at_and_not_divided_by() -> None:
+    facts = {**TWO, "b": host("b", lan(3), gpus=0)}
+    cluster, (refusal,) = plan_cluster(deployment(), Layout(1, 2), facts)
+    assert (cluster, refusal.why) == (None, "each host must give 1 GPU: b has 0")
+    assert refusal.fix == ("onecat doctor --host b",)
