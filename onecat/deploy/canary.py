@@ -87,6 +87,10 @@ def start_canary(request: UpRequest, machine: Machine, percent: int, report: Rep
             tried = run.store.end(release, "canary")
             run.store.set_current(current.number, _document(tried, percent))
         except KeyboardInterrupt:
+            noted = run.store.canary()
+            if noted is not None and noted.number == release.number:
+                report(f"interrupted; release {release.number} has its share and stays: onecat canary {run.store.name}")
+                raise
             report(f"interrupted: stopping release {release.number}")
             go_back(run, release, server, current, beside=True)
             raise

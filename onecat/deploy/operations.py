@@ -19,7 +19,7 @@ from onecat.deploy.servers import server_of
 from onecat.deploy.store import DeploymentStore
 from onecat.deploy.supervisor import timestamp
 from onecat.deploy.traffic import Traffic
-from onecat.errors import OnecatError
+from onecat.errors import ExitCode, OnecatError
 from onecat.observe import diagnose
 
 STATUS_SCHEMA = "onecat.status/1"
@@ -225,14 +225,20 @@ def down(store: DeploymentStore, report: Callable[[str], None] = lambda text: No
     """Stop the deployment: nginx, the server and everything it has started. False when nothing ran."""
     with store.lock("onecat down"):
         stopped = False
+        left: list[OnecatError] = []
         tell_hand_edits(store, report, "it goes with the deployment")
         live = [release for release in store.releases() if release.live]
         for kind in {each.own_proxy_kind for each in live if each.own_proxy_kind is not None}:
             proxy = proxy_of(store, kind)
-            if proxy.running():
-                report("stopping nginx" if kind == "own" else "taking the site away from nginx")
-                stopped = True
-            Traffic(proxy, store.machine, store.directory).stop()
+            try:
+                if proxy.running():
+                    report("stopping nginx" if kind == "own" else "taking the site away from nginx")
+                    stopped = True
+                Traffic(proxy, store.machine, store.directory).stop()
+            except OnecatError as error:  # the servers go all the same
+                if error.code is ExitCode.UNREACHABLE:
+                    raise
+                left.append(error)
         probing.remove(store)
         for release in live:
             server = server_of(store.machine, release)
@@ -243,7 +249,16 @@ def down(store: DeploymentStore, report: Callable[[str], None] = lambda text: No
             store.end(release, "interrupted" if release.outcome == "starting" else "stopped")
         store.audit.record("down")
         store.set_current(None)
-        return stopped
+    for failure in left:
+        raise OnecatError(
+            f"the servers are stopped, but nginx still has the site: {failure.found}",
+            expected=failure.expected,
+            where=failure.where,
+            details=failure.details,
+            next_steps=failure.next_steps,
+            code=ExitCode.NEEDS_PERSON,
+        ) from failure
+    return stopped
 
 
 def up_document(release: Release, changed: bool) -> dict[str, Any]:

@@ -97,15 +97,16 @@ def change(run: Run, current: Release | None) -> Release:
         if strategy.name != "first":
             run.report(strategy.told)
         release, server = render(run, strategy)
-    # Only what ran is started again; what has crashed or was left behind by a reboot goes all the same.
-    previous = current if current is not None and runs(run, current) else None
+    running = current is not None and runs(run, current)
+    # What has crashed goes all the same; what a killed command has stopped for another release does not.
+    previous = current if running or (current is not None and _made_way(run, current)) else None
     beside = strategy.name == "blue-green"
     gap_began: float | None = None
     try:
         run.store.audit.record(run.request.purpose, release.number, strategy=strategy.name, origin=run.request.origin)
         if current is not None and not beside:
-            gap_began = time.monotonic() if previous is not None else None
-            _make_way(run, current, previous is not None)
+            gap_began = time.monotonic() if running else None
+            _make_way(run, current, running)
         release = start_release(run, release, server)
         server.accept()
         run.store.audit.record("accepted", release.number)
@@ -128,6 +129,12 @@ def change(run: Run, current: Release | None) -> Release:
         raise error from failure
     _put_away(run, current, strategy, accepted)
     return accepted
+
+
+def _made_way(run: Run, current: Release) -> bool:
+    """Whether the current release does not run only because it was stopped."""
+    stopped = server_of(run.machine, current).state().condition in ("absent", "stopped")
+    return stopped and current.outcome == "serving"
 
 
 def _make_way(run: Run, current: Release, running: bool) -> None:

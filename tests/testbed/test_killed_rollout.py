@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from onecat import deploy
+from onecat.errors import ExitCode, OnecatError
 from onecat.paths import Home
 from tests.testbed.deployments import SmallDeployment
 from tests.testbed.killed import STEPS, up_killed_after
@@ -59,6 +60,18 @@ def test_recreate_killed_between_the_two_servers_serves_again(small: SmallDeploy
     assert small.up(**rollout).number in (first.number, 3)
     assert small.status().state == "serving"
     assert servers(small) == 2
+
+
+def test_after_a_kill_in_the_gap_a_release_that_fails_brings_the_old_one_back(small: SmallDeployment) -> None:
+    rollout = {"rollout": {"strategy": "recreate"}}
+    first = small.up(**rollout)
+    up_killed_after(small, "made way", "--max-num-seqs", "8", "recreate")
+    assert servers(small) == 0
+    with pytest.raises(OnecatError) as failed:
+        small.up("--fail-with", "no luck", **rollout)
+    assert failed.value.code is ExitCode.ROLLED_BACK
+    found = small.status()
+    assert (found.state, found.release) == ("serving", first.number)
 
 
 def test_recreate_killed_after_the_switch_has_taken_over(small: SmallDeployment) -> None:

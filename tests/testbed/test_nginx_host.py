@@ -255,7 +255,11 @@ def test_releases_follow_one_another_behind_the_hosts_nginx(host: NginxHost, tin
         small.up("--max-num-seqs", "4", proxy=proxy)
     assert small.status().state == "serving"
     assert status(host.others_port, NAME) == 200
+    with pytest.raises(OnecatError, match="the servers are stopped, but nginx still has the site"):
+        deploy.down(small.store)
+    assert small.processes() == []
     theirs.write_text(good)
+    assert small.up(proxy=proxy).proxy_kind == "host"
     deploy.down(small.store)
     assert host.files() == before
     assert others_answer(host)
