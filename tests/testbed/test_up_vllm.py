@@ -30,6 +30,8 @@ port: {port}
 proxy:
   listen: 127.0.0.1:{proxy_port}
 start:
+  # Each start takes several times as long: what counts is that it never is silent for so long.
+  silence_seconds: 8
   allow_repeated_token: true
 restart:
   backoff_seconds: 0.1
