@@ -51,9 +51,11 @@ class DeploymentStore:
 
     def releases(self) -> tuple[Release, ...]:
         """All kept releases, oldest first."""
-        numbers = sorted(int(name) for name in self.machine.names(self._releases) if name.isdigit())
-        found = (self.load(number) for number in numbers)
+        found = (self.load(number) for number in self._numbers())
         return tuple(release for release in found if release is not None)
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(name) for name in self.machine.names(self._releases) if name.isdigit())
 
     def release_directory(self, number: int) -> str:
         return f"{self._releases}/{number:04d}"
@@ -98,7 +100,9 @@ class DeploymentStore:
 
     def latest(self) -> Release | None:
         """The newest release, whatever became of it."""
-        return next(iter(self.releases()[::-1]), None)
+        # One after the other from the newest on: on another host each takes several round trips.
+        found = (self.load(number) for number in reversed(self._numbers()))
+        return next((release for release in found if release is not None), None)
 
     def new_directory(self) -> tuple[int, str]:
         """Make the directory of the next release."""
@@ -124,18 +128,19 @@ class DeploymentStore:
 
     def taken_down(self) -> bool:
         """Whether `down` was the last thing that happened: no release was tried since."""
-        after, latest = self._deployment().get("down_after"), self.latest()
-        return after is not None and latest is not None and after == latest.number
+        after = self._deployment().get("down_after")
+        latest = None if after is None else self.latest()
+        return latest is not None and after == latest.number
 
     def set_current(self, number: int | None, canary: dict[str, Any] | None = None) -> None:
         """Say which release is the current one, and which one is tried beside it; None when all are taken down."""
-        latest = self.latest()
+        latest = self.latest() if number is None else None
         document = {
             "schema": DEPLOYMENT_SCHEMA,
             "name": self.name,
             "current": number,
             "canary": canary,
-            "down_after": latest.number if number is None and latest is not None else None,
+            "down_after": latest.number if latest is not None else None,
             "updated_at": timestamp(time.time()),
         }
         write_json(self.machine, self.document, document)
