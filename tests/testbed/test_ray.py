@@ -13,6 +13,7 @@ import socket
 import stat
 import tarfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -149,17 +150,24 @@ def test_two_nodes_form_a_cluster_and_the_server_has_a_worker_on_each(
         assert container.exec_run(["id", "-u"]).output.strip() == b"65534"
 
     inside = containers["onecat-demo-0001"]
-    listed = inside.exec_run(
-        ["ray", "list", "nodes", "--format=json", f"--address=http://127.0.0.1:{head.ports.dashboard}"]
-    )
+    server = RayServer(across.machine, release.directory)
+    dashboard = f"--address=http://127.0.0.1:{head.ports.dashboard}"
+    with ThreadPoolExecutor() as pool:  # each takes seconds, of which most are spent waiting
+        listing = pool.submit(inside.exec_run, ["ray", "list", "nodes", "--format=json", dashboard])
+        asking = pool.submit(
+            inside.exec_run,
+            ["ray", "status", f"--address={across.cluster.address}"],
+            environment={"RAY_AUTH_MODE": "disabled"},
+        )
+        workers = server.workers()
+    listed, stranger = listing.result(), asking.result()
     nodes = json.loads(listed.output[listed.output.index(b"[") :])
     assert {(each["node_ip"], each["state"], each["is_head_node"]) for each in nodes} == {
         (head.address, "ALIVE", True),
         (other.address, "ALIVE", False),
     }
     assert all(each["resources_total"]["GPU"] == 1.0 for each in nodes)
-    server = RayServer(across.machine, release.directory)
-    assert {(each["class"], each["node"]) for each in server.workers()} == {
+    assert {(each["class"], each["node"]) for each in workers} == {
         ("RayWorkerProc", head.address),
         ("RayWorkerProc", other.address),
     }
@@ -180,14 +188,10 @@ def test_two_nodes_form_a_cluster_and_the_server_has_a_worker_on_each(
     (token,) = {each.read_text() for each in files}
     assert all(token not in json.dumps(each.attrs) for each in containers.values())
     assert all(token not in line for line in lines)
-    stranger = inside.exec_run(
-        ["ray", "status", f"--address={across.cluster.address}"], environment={"RAY_AUTH_MODE": "disabled"}
-    )
     assert b"Authentication token is missing or incorrect" in stranger.output and stranger.exit_code != 0
     assert inside.exec_run(["cat", TOKEN_MOUNT]).output.decode() == token
 
     assert server.state().condition == "running"
-    server.accept()
     end_worker(containers["onecat-demo-0001-other"])
     with pytest.raises(OnecatError, match="vLLM runs no worker on other"):
         server.accept()
