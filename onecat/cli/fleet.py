@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onecat.cli import console
-from onecat.errors import OnecatError
+from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
     from onecat.cli.machines import Hosts
@@ -151,7 +151,7 @@ def down_on_several(hosts: Hosts, name: str | None, as_json: bool) -> None:
 
     def stop(store: DeploymentStore, report: Callable[[str], None]) -> tuple[None, bool]:
         if fronts[store.machine.name] not in (None, *names):
-            with front_of_store(store) as front:
+            with _front_if_reached(store) as front:
                 _leave(store, front)
         return None, down(store, report)
 
@@ -175,9 +175,8 @@ def _front_of_all(stores: Sequence[DeploymentStore], fronts: dict[str, str | Non
     if here is not None:
         yield here
         return
-    with front_of_store(next(store for store in stores if fronts[store.machine.name] == name)) as front:
-        assert front is not None
-        yield front.store
+    with _front_if_reached(next(store for store in stores if fronts[store.machine.name] == name)) as front:
+        yield stores[0] if front is None else front.store
 
 
 def show_results(
@@ -216,6 +215,23 @@ def front_of_store(store: DeploymentStore) -> Iterator[Front | None]:
         yield Front(DeploymentStore(opened.machines[0], store.name))
 
 
+@contextlib.contextmanager
+def _front_if_reached(store: DeploymentStore) -> Iterator[Front | None]:
+    """The nginx on another host, as `front_of_store`; one whose host is gone keeps no server from being stopped."""
+    with contextlib.ExitStack() as opened:
+        try:
+            front = opened.enter_context(front_of_store(store))
+            if front is not None:
+                front.store.exists()
+        except OnecatError as error:
+            if error.code != ExitCode.UNREACHABLE:
+                raise
+            name = str(_front_of_release(store))
+            _tell(name, f"cannot be reached ({error.found}); its nginx may go on asking {store.machine.name} in vain")
+            front = None
+        yield front
+
+
 def down_on_one(store: DeploymentStore) -> bool:
     """Stop a deployment on one host, be it one of several; returns whether anything ran."""
     from onecat.deploy import down
@@ -223,7 +239,7 @@ def down_on_one(store: DeploymentStore) -> bool:
 
     machine = store.machine
     report = console.progress if machine.is_local else functools.partial(_tell, machine.name)
-    with front_of_store(store) as front:
+    with _front_if_reached(store) as front:
         if front is None:
             return down(store, report)
         with front.store.lock("onecat down", FLEET_LOCK):

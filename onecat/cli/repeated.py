@@ -77,12 +77,13 @@ def places(
                 front = None if release is None else front_of_release(machine, release)
                 if front is not None and front not in machines:
                     machines[front] = opened.enter_context(open_hosts([front])).machines[0]
+                before = None if front is None else Front(DeploymentStore(machines[front], store.name))
             except OnecatError as error:
                 unknown.append(failed(machine.name, error))
                 if len(unknown) > max_failures:
                     raise
                 continue
-            found.append(Place(store, None if front is None else Front(DeploymentStore(machines[front], store.name))))
+            found.append(Place(store, before))
         if not found:
             raise next(each.error for each in unknown if each.error is not None)
         yield found, unknown

@@ -224,10 +224,19 @@ def test_replicas_on_two_hosts_behind_one_nginx(fleet: Fleet) -> None:
     go_back_and_start_anew(fleet)
     break_a_lock(fleet)
 
+    configuration = "".join(host.configuration() for host in fleet.hosts)
+    fleet.person.write(configuration.replace(f"Port {fleet.hosts[0].ssh.port}\n", "Port 1\n", 1), "")
+    gone = fleet.run("down").expect(3)
+    assert [line.split(":")[0] for line in gone.stdout.splitlines()[1:]] == [
+        "  gpu1  cannot be reached",
+        "  gpu2  stopped",
+    ]
+    assert "its nginx may go on asking gpu2 in vain" in gone.stderr
+    fleet.person.write(configuration, "")
     down = fleet.run("down", "--json").expect(0).json()
     assert (down["schema"], [(each["host"], each["result"]) for each in down["hosts"]]) == (
         "onecat.fleet/1",
-        [("gpu1", "down"), ("gpu2", "down")],
+        [("gpu1", "down"), ("gpu2", "unchanged")],
     )
     with pytest.raises(httpx.HTTPError):
         httpx.get(f"{fleet.endpoint}/health", trust_env=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from onecat.deploy.store import FLEET_LOCK, LOCK, DeploymentStore
+from onecat.deploy.store import LOCK, DeploymentStore
 from onecat.hosts import LocalMachine
 from onecat.paths import home
 
@@ -27,8 +27,8 @@ with DeploymentStore(LocalMachine(Path(sys.argv[1])), "demo").lock("onecat up", 
 
 
 @contextlib.contextmanager
-def somebody_at_work(data: Path, file: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM, data, file], stdout=subprocess.PIPE, text=True)
+def somebody_at_work(data: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, data, LOCK], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None and process.stdout.readline() == "held\n"
         yield process
@@ -43,16 +43,15 @@ def onecat(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.parametrize("file", [LOCK, FLEET_LOCK])
 def test_a_lock_is_broken_when_somebody_says_so_and_not_unasked(
-    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ONECAT_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     data = home().data
     store = DeploymentStore(LocalMachine(data), "demo")
     store.machine.make_directory(store.directory)
-    with somebody_at_work(data, file) as process:
+    with somebody_at_work(data) as process:
         refused = onecat("unlock", "demo")
         assert refused.returncode == 2 and "nobody is there to be asked" in refused.stderr
         assert "runs `onecat up` since 20" in refused.stderr and f"(pid {process.pid} there)" in refused.stderr
