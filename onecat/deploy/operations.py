@@ -60,7 +60,8 @@ class DeploymentStatus:
     """How a deployment is.
 
     endpoint: address for clients, without /v1; uptime_seconds: since the server's process started; cause: why it is
-    not serving, in words; next_steps: commands that lead on.
+    not serving, in words; next_steps: commands that lead on. proxy: whose nginx is before it; proxy_pid: its master
+    process there.
     """
 
     name: str
@@ -74,6 +75,7 @@ class DeploymentStatus:
     endpoint: str | None = None
     server: str | None = None
     proxy: str | None = None
+    proxy_pid: int | None = None
     uptime_seconds: float | None = None
     restarts: int = 0
     crashes_in_a_row: int = 0
@@ -107,6 +109,7 @@ def status(store: DeploymentStore) -> DeploymentStatus:
         endpoint=current.endpoint,
         server=current.server_url,
         proxy=current.proxy_kind,
+        proxy_pid=None if proxy is None else proxy.pid(),
         uptime_seconds=_uptime(seen),
         restarts=seen.restarts,
         crashes_in_a_row=seen.crashes_in_a_row,

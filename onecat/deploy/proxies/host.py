@@ -125,6 +125,10 @@ class HostNginx:
         is_there = root.status(self._site_path(found)) is not None and self._whose(root, found) is None
         return is_there and self._pid(root, found) is not None
 
+    def pid(self) -> int | None:
+        root = self._store.machine.root()
+        return None if root is None else self._any_pid(root)
+
     def workers(self) -> frozenset[int]:
         root = self._store.machine.root()
         return frozenset() if root is None else workers_of(root, self._any_pid(root))

@@ -43,6 +43,9 @@ class Proxy(Protocol):
     def running(self) -> bool:
         """Whether nginx runs and has our site."""
 
+    def pid(self) -> int | None:
+        """The master process on the host; None when it does not run."""
+
     def workers(self) -> frozenset[int]:
         """Process ids of its workers, those that only finish their requests among them."""
 
