@@ -165,6 +165,14 @@ def _hosts(deployment: Deployment, profile: Profile) -> Iterator[Conflict]:
                 f"one of: {', '.join(deployment.hosts)}",
                 at_key=True,
             )
+    for address, count in Counter(deployment.addresses.values()).items():
+        if count > 1:
+            last = [name for name in deployment.addresses if deployment.addresses[name] == address][-1]
+            yield Conflict(
+                ("addresses", last),
+                f"{count} hosts have the address {address} in `addresses`: nginx would ask the same one for all",
+                "for each host the address that nginx reaches it at",
+            )
     if deployment.proxy.on is not None and deployment.proxy.on not in deployment.hosts:
         yield Conflict(
             ("proxy", "on"),

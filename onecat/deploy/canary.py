@@ -272,7 +272,7 @@ def _let_run(run: Run, release: Release) -> None:
     name = run.store.name
     raise OnecatError(
         f"release {release.number} does not answer, so it cannot get all requests",
-        where=release.directory,
+        where=release.place,
         next_steps=[f"onecat logs {name} --release {release.number}", f"onecat promote {name}", f"onecat abort {name}"],
         code=ExitCode.NEEDS_PERSON,
     )

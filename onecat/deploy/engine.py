@@ -51,7 +51,7 @@ def note_choices(run: Run, release: Release, server: Server) -> tuple[Surprise, 
 
 
 _SILENT = Surprise(
-    "log", "its log does not say what the engine has chosen", "nothing can be compared with the plan", ("onecat logs",)
+    "log", "its log does not say what the engine has chosen", "nothing can be compared with the plan", ()
 )
 
 
@@ -59,10 +59,14 @@ def _strict_failure(release: Release, unexpected: tuple[Surprise, ...]) -> Oneca
     first = unexpected[0]
     return OnecatError(
         f"the engine has not chosen what was planned: {first.what}",
-        where=release.directory,
+        where=release.place,
         details=[first.why, *([first.line] if first.line else []), *(each.what for each in unexpected[1:])],
         expected="what onecat plan says, because of --strict",
-        next_steps=[*first.fix, "or leave --strict out, and it is a warning"],
+        next_steps=[
+            *first.fix,
+            f"read its log: onecat logs {release.deployment} --release {release.number}",
+            "or leave --strict out, and it is a warning",
+        ],
         code=ExitCode.ROLLED_BACK,
     )
 

@@ -51,7 +51,7 @@ def failure_of(release: Release, server: Server, failure: Exception) -> OnecatEr
         found, details = f"the server did not start: {reason}", [line[:300] for line in lines[-5:]]
     return OnecatError(
         found,
-        where=str(release.directory),
+        where=release.place,
         details=details,
         next_steps=[*fixes, f"read its log: onecat logs {release.deployment} --release {release.number}"],
         code=ExitCode.ROLLED_BACK,

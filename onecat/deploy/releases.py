@@ -82,6 +82,11 @@ class Release:
         return self.proxy_kind if self.front is None else None
 
     @property
+    def place(self) -> str:
+        """Where its directory lies, as a person is told: with the host, unless it is this machine."""
+        return self.directory if self.host_name == "local" else f"{self.directory} on {self.host_name}"
+
+    @property
     def live(self) -> bool:
         """Whether it may still run."""
         return self.outcome in LIVE

@@ -56,7 +56,7 @@ def saved_request(machine: Machine, release: Release, purpose: Purpose, facts: F
     if document is None or plan is None:
         raise OnecatError(
             f"release {release.number} does not hold what it was asked to be",
-            where=release.directory,
+            where=release.place,
             expected=f"{REQUEST_FILE} and plan.json",
             next_steps=["onecat releases", "onecat up"],
         )

@@ -220,7 +220,11 @@ def find_deployment(machine: Machine, name: str | None) -> DeploymentStore:
         steps = ["onecat quickstart", "onecat init"] if name is None else ["onecat up   (beside its onecat.yaml)"]
         raise OnecatError(found, where=deployments_directory(machine), next_steps=steps)
     if name is None:
-        raise OnecatError("there are several deployments", expected=f"one of: {', '.join(names)}")
+        raise OnecatError(
+            "there are several deployments",
+            expected=f"one of: {', '.join(names)}",
+            next_steps=[f"name it, as the same command with {names[0]}", "all of them: onecat status"],
+        )
     raise OnecatError(f"there is no deployment {name}", expected=f"one of: {', '.join(names)}")
 
 

@@ -95,7 +95,8 @@ def site_for(choice: ProxyChoice, deployment: Deployment, server_key: str | None
 def _host(machine: Machine) -> str | OnecatError:
     root = machine.root()
     if root is None:
-        return _refused("the host's nginx gets sites from root alone", "run onecat as root, or with sudo")
+        step = "run onecat as root, or with sudo" if machine.is_local else f"let your user on {machine.name} use sudo"
+        return _refused("the host's nginx gets sites from root alone", step)
     if find_nginx(root) is None:
         return _refused(_missing(machine), "install it: apt-get install nginx")
     found = host_configuration(root)

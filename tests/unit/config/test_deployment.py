@@ -290,6 +290,13 @@ def test_a_deployment_can_be_made_from_options_alone(tmp_path: Path, monkeypatch
             id="address-of-no-host",
         ),
         pytest.param(
+            HEAD + "hosts: [gpu1, gpu2]\naddresses: {gpu1: 10.0.0.2, gpu2: 10.0.0.2}\n",
+            "onecat.yaml:6:35",
+            "2 hosts have the address 10.0.0.2 in `addresses`: nginx would ask the same one for all",
+            None,
+            id="address-twice",
+        ),
+        pytest.param(
             HEAD + "hosts: [gpu1, gpu2]\nproxy: {on: gpu3}\n",
             "onecat.yaml:6:13",
             "`proxy.on` is gpu3, which is none of the hosts",
