@@ -9,6 +9,7 @@ from onecat.render import columns
 from onecat.render.text import Line
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
+_MADE_ANEW_BY_RESTART = {"container", "unit"}
 
 
 def comparison_lines(found: Mapping[str, Any], *, several_hosts: bool = False, width: int = 80) -> Iterator[Line]:
@@ -25,6 +26,10 @@ def comparison_lines(found: Mapping[str, Any], *, several_hosts: bool = False, w
     if found["drift"]:
         yield Line(f"{name}: changed on the host since release {found['release']} was deployed", "bold", len(name))
         yield from _differences(found["drift"], width)
+        # `up` finds the release healthy and leaves it; what nginx is told it writes anew by itself.
+        if {each["kind"] for each in found["drift"]} & _MADE_ANEW_BY_RESTART:
+            host = f" --host {found['host']}" if several_hosts else ""
+            yield Line(f"  next: onecat restart {found['deployment']}{host}   (makes it anew, as it was written)")
 
 
 def _differences(found: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line]:

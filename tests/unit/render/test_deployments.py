@@ -168,6 +168,13 @@ def test_a_comparison_keeps_lines_of_diffs_whole() -> None:
     ]
 
 
+def test_a_container_changed_by_hand_is_told_with_the_way_back() -> None:
+    difference = {"kind": "container", "what": "container c is not as it was made", "diff": []}
+    found = {"deployment": "demo", "host": "gpu1", "release": 3, "same": False, "changes": [], "drift": [difference]}
+    told = [line.text for line in comparison_lines(found, several_hosts=True)]
+    assert told[-1] == "  next: onecat restart demo --host gpu1   (makes it anew, as it was written)"
+
+
 def test_a_diff_shows_no_secret_and_keeps_addresses() -> None:
     shown = without_secrets("+HF_TOKEN=hf_abcdefgh server 10.0.0.5:8000 http://u:pw@proxy.test:3128/ --api-key abc123")
     assert shown == (
