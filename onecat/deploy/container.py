@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -257,17 +258,23 @@ def state_of(inspected: Mapping[str, Any], guard: Mapping[str, Any] | None) -> S
     return ServerState("stopped" if accepted else "exited", None, None, restarts, crashes, last_exit)
 
 
+def _moment(text: str) -> str:
+    """A time of Docker's, which tells nanoseconds, in milliseconds as onecat's own."""
+    return re.sub(r"(\.\d{3})\d+Z$", r"\1Z", text)
+
+
 def _last_exit(state: Mapping[str, Any], guard: Mapping[str, Any]) -> str | None:
     """How the server last ended: as the guard saw it, else as the container's own end tells."""
     if state["Status"] == "exited" and guard.get("state") in ("stopping", "stopped"):
-        return f"was stopped from outside, by docker stop or by the Docker daemon's own end, at {state['FinishedAt']}"
+        moment = _moment(state["FinishedAt"])
+        return f"was stopped from outside, by docker stop or by the Docker daemon's own end, at {moment}"
     last = guard.get("last_exit")
     if last is not None:
         return f"{last['text']} at {last['at']}"
     if state["FinishedAt"].startswith("0001-"):
         return None
     struck = ", the kernel's OOM killer struck" if state.get("OOMKilled") else ""
-    return f"exited with status {state['ExitCode']}{struck} at {state['FinishedAt']}"
+    return f"exited with status {state['ExitCode']}{struck} at {_moment(state['FinishedAt'])}"
 
 
 def activity_of(stats: Mapping[str, Any]) -> Activity:
