@@ -27,14 +27,17 @@ def unlock(
     from onecat.cli.machines import chosen_hosts, open_hosts
     from onecat.cli.status import chosen_name
     from onecat.deploy.lock_breaking import break_lock, held_lock, unlock_document
-    from onecat.deploy.store import FLEET_LOCK, LOCK, DeploymentStore
+    from onecat.deploy.store import FLEET_LOCK, LOCK, DeploymentStore, find_deployment
 
     wanted = chosen_name(name, config)
     if wanted is None:
         raise OnecatError("which deployment?", expected="onecat unlock NAME, or an onecat.yaml here")
     with open_hosts(chosen_hosts(hosts, config, name)) as opened:
-        for machine in opened.machines:
-            store = DeploymentStore(machine, wanted)
+        stores = [DeploymentStore(machine, wanted) for machine in opened.machines]
+        if all(store.machine.status(store.directory) is None for store in stores):
+            find_deployment(opened.machines[0], wanted)  # tells which ones there are
+        for store in stores:
+            machine = store.machine
             # That of all hosts first: it is taken before those of each.
             held = [found for file in (FLEET_LOCK, LOCK) if (found := held_lock(store, file)) is not None]
             place = "" if machine.is_local else f" on {machine.name}"
@@ -43,7 +46,7 @@ def unlock(
                 for pid, command in each.processes:
                     console.progress(f"  held there by pid {pid}: {command[:60]}")
             if held:
-                _confirm(yes)
+                _confirm(yes, f"onecat unlock {wanted}{'' if machine.is_local else ' --host ' + machine.name} --yes")
             for each in held:
                 break_lock(store, each)
             if as_json:
@@ -55,13 +58,13 @@ def unlock(
                 print(f"{wanted}{place}: {'unlocked' if held else 'nobody holds the lock'}")
 
 
-def _confirm(yes: bool) -> None:
+def _confirm(yes: bool, command: str) -> None:
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise OnecatError(
             "the lock is held, and nobody is there to be asked whether to break it",
-            next_steps=["wait for it to end", "onecat unlock --yes, when its holder is gone for good"],
+            next_steps=["wait for it to end", f"{command}   (when its holder is gone for good)"],
         )
     if not typer.confirm("End it? What it was doing is taken up by the next command.", err=True):
         raise typer.Exit(1)

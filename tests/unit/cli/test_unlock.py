@@ -54,6 +54,7 @@ def test_a_lock_is_broken_when_somebody_says_so_and_not_unasked(
     with somebody_at_work(data) as process:
         refused = onecat("unlock", "demo")
         assert refused.returncode == 2 and "nobody is there to be asked" in refused.stderr
+        assert "onecat unlock demo --yes" in refused.stderr
         assert "runs `onecat up` since 20" in refused.stderr and f"(pid {process.pid} there)" in refused.stderr
         assert process.poll() is None
         broken = onecat("unlock", "demo", "--yes", "--json")
@@ -63,3 +64,5 @@ def test_a_lock_is_broken_when_somebody_says_so_and_not_unasked(
     assert (document["held"], document["broken"], document["holder"]["pid"]) == (True, True, process.pid)
     assert store.audit.entries()[-1].event == "unlocked"
     assert "nobody holds the lock" in onecat("unlock", "demo").stdout
+    none = onecat("unlock", "other")
+    assert none.returncode == 2 and "there is no deployment other" in none.stderr and none.stdout == ""
