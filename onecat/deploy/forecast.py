@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ from onecat.deploy.preparing import check_host, decide, prepare_run, with_free_p
 from onecat.deploy.ray_cluster import with_cluster
 from onecat.deploy.repeating import repeated_run, restart_target, rollback_target
 from onecat.deploy.site import to_document
-from onecat.errors import OnecatError
+from onecat.errors import ExitCode, OnecatError
 from onecat.planner import ray
 from onecat.planner.records import to_json
 
@@ -60,19 +62,43 @@ def forecast_up(request: UpRequest, machine: Machine, canary_percent: int | None
     Parameters:
         canary_percent: what is asked for with --canary; None: nothing is.
     """
-    return _forecast(prepare_run(request, machine, lambda text: None), canary_percent)
+    with _foreseen():
+        run = prepare_run(request, machine, lambda text: None)
+    return _forecast(run, canary_percent)
 
 
 def forecast_rollback(
     store: DeploymentStore, number: int | None, facts: Facts | None, front: Front | None = None
 ) -> Forecast:
     """What `rollback` would do. Raises OnecatError where there is no such release."""
-    return _forecast(repeated_run(store, rollback_target(store, number), "rollback", facts, lambda text: None, front))
+    with _foreseen():
+        run = repeated_run(store, rollback_target(store, number), "rollback", facts, lambda text: None, front)
+    return _forecast(run)
 
 
 def forecast_restart(store: DeploymentStore, facts: Facts | None, front: Front | None = None) -> Forecast:
     """What `restart` would do. Raises OnecatError where nothing has served."""
-    return _forecast(repeated_run(store, restart_target(store), "restart", facts, lambda text: None, front))
+    with _foreseen():
+        run = repeated_run(store, restart_target(store), "restart", facts, lambda text: None, front)
+    return _forecast(run)
+
+
+@contextlib.contextmanager
+def _foreseen() -> Iterator[None]:
+    """What a command would be refused for is the answer "no" to the question whether it would do."""
+    try:
+        yield
+    except OnecatError as error:
+        if error.code is not ExitCode.ROLLED_BACK:
+            raise
+        raise OnecatError(
+            f"it would fail: {error.found}",
+            expected=error.expected,
+            where=error.where,
+            details=error.details,
+            next_steps=error.next_steps,
+            code=ExitCode.NO,
+        ) from error
 
 
 def _is_tried(run: Run) -> bool:

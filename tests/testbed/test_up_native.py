@@ -576,3 +576,11 @@ def test_down_ends_what_a_dead_supervisor_left(small: SmallDeployment) -> None:
     os.kill(state["supervisor"]["pid"], signal.SIGKILL)
     deploy.down(small.store)
     assert small.processes() == []
+
+
+def test_a_look_ahead_without_the_nginx_that_is_asked_for_answers_no(small: SmallDeployment) -> None:
+    proxy = {"listen": f"127.0.0.1:{small.proxy_port}", "instance": "host"}
+    with pytest.raises(OnecatError, match="it would fail: ") as refused:
+        deploy.forecast_up(small.request(proxy=proxy), small.machine)
+    assert refused.value.code is ExitCode.NO
+    assert refused.value.next_steps
