@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from onecat.config.schema import Restart
-from onecat.deploy import daemon_reload, units
+from onecat.deploy import daemon_reload, health_gate, units
 from onecat.deploy.container import HOME_LABEL
 from onecat.deploy.container_spec import ContainerSpec
 from onecat.deploy.readiness import NotReady, wait_until_ready
@@ -278,9 +278,11 @@ def test_the_unit_of_a_native_server_starts_when_installed_by_hand(
 ) -> None:
     port, home = free_port(), "/var/lib/onecat-native"
     systemd_host.run("install", "-d", "-o", "1000", "-g", "1000", home).expect(0)
+    # Copies, because the unit sees nothing below /tmp, where this checkout may lie.
+    systemd_host.run("cp", SERVER, health_gate.__file__, home).expect(0)
 
     def install(*words: str) -> None:
-        argv = ["/usr/bin/python3", "-I", str(SERVER), "model", "--port", str(port), *words]
+        argv = ["/usr/bin/python3", "-I", f"{home}/{SERVER.name}", "model", "--port", str(port), *words]
         text = units.native_unit(
             "native",
             1,
@@ -294,6 +296,7 @@ def test_the_unit_of_a_native_server_starts_when_installed_by_hand(
             home,
             user=(1000, 1000),
             python="/usr/bin/python3",
+            helpers=home,
         )
         (systemd_host.shared / "onecat-native.service").write_text(text)
         systemd_host.run("cp", systemd_host.shared / "onecat-native.service", UNIT_DIRECTORY).expect(0)
