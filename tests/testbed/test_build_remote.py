@@ -10,7 +10,7 @@ import pytest
 
 from tests.testbed.command import Onecat
 from tests.testbed.docker_daemon import DockerDaemon
-from tests.testbed.operator import Operator
+from tests.testbed.operators import Operator
 from tests.testbed.ssh_host import USER, run_inside, running_ssh_host
 from tests.testbed.test_builders import buildkit_path
 

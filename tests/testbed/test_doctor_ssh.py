@@ -18,7 +18,7 @@ from tests.testbed.command import Onecat, Result
 from tests.testbed.docker_daemon import DockerDaemon
 from tests.testbed.host_tree import HostTree, PciGpu
 from tests.testbed.nvml import library as nvml
-from tests.testbed.operator import Operator, run_on_terminal
+from tests.testbed.operators import Operator, run_on_terminal
 from tests.testbed.ssh_host import (
     INNER_PORT,
     NVML_FOLDER,

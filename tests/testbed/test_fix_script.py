@@ -17,7 +17,7 @@ from onecat.doctor import Finding, HostReport, Settings
 from onecat.doctor.fix import fix_script
 from onecat.facts import Docker, Facts, Nvidia, OperatingSystem, PciDevice
 from tests.testbed.command import Onecat, Result
-from tests.testbed.operator import Operator
+from tests.testbed.operators import Operator
 from tests.testbed.ssh_host import SshHost, running_ssh_host
 
 FACTS = Facts(

@@ -20,7 +20,7 @@ from tests.testbed import systemd_host as systemd_hosts
 from tests.testbed.command import Onecat
 from tests.testbed.conftest import need_program
 from tests.testbed.docker_daemon import DockerDaemon, running_docker_daemon
-from tests.testbed.operator import Operator
+from tests.testbed.operators import Operator
 from tests.testbed.ports import free_port
 from tests.testbed.remote_hosts import RemoteHost, running_remote_host
 from tests.testbed.test_up_container import server_image
