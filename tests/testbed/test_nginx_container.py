@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -84,9 +85,12 @@ def test_it_serves_confined_and_takes_changes_without_a_new_container(
     # Its process is gone, and Docker starts it again, as after a reboot.
     pid = proxy.pid()
     container.exec_run(["nginx", "-p", f"{proxy._directory}/", "-c", "nginx.conf", "-s", "stop"])
+    limit = time.monotonic() + 20
+    while proxy.pid() in (None, pid):
+        assert time.monotonic() < limit
+        time.sleep(0.05)
     with httpx.Client(transport=httpx.HTTPTransport(retries=5), trust_env=False) as client:
         assert client.get(f"{asked.endpoint}/health").status_code == 503
-    assert proxy.pid() not in (None, pid)
 
 
 def test_another_certificate_takes_another_container_and_one_that_is_unfit_none(

@@ -56,12 +56,13 @@ def test_a_process_is_seen_with_its_descendants_and_with_no_others(sleeper: subp
         limit = time.monotonic() + 10
         while True:
             found = usage_below(parent.pid)
-            assert found is not None and time.monotonic() < limit
-            if found.activity.cpu_seconds >= 0.3:
+            # The kernel counts in ticks, of which the program's own clock may be a few ahead.
+            if found is None or found.activity.cpu_seconds >= 0.2 or time.monotonic() > limit:
                 break
             time.sleep(0.05)
         idle = usage_below(sleeper.pid)
         os.killpg(parent.pid, signal.SIGKILL)
+    assert found is not None and found.activity.cpu_seconds >= 0.2
     assert idle is not None and idle.activity.cpu_seconds < 0.1
 
 
