@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,16 +62,18 @@ class NativeServer:
     def start(self) -> None:
         self._forget_last_run()
         package_root = Path(__file__).resolve().parents[2]
-        with subprocess.Popen(
-            [sys.executable, "-m", "onecat.deploy.supervisor", str(self._directory)],
-            cwd=package_root,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        ) as process:
-            told = _ended(process)
+        with tempfile.TemporaryFile() as said:
+            with subprocess.Popen(
+                [sys.executable, "-m", "onecat.deploy.supervisor", str(self._directory)],
+                cwd=package_root,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+            ) as process:
+                _wait_for(process)
+            said.seek(0)
+            told = said.read().decode("utf-8", "replace")
         if process.returncode != 0:
             *before, reason = told.strip().splitlines() or ["the supervisor could not be started"]
             raise OnecatError(
@@ -200,22 +203,19 @@ def _identity(document: Mapping[str, Any] | None) -> processes.ProcessIdentity |
     return None if document is None else processes.ProcessIdentity(**document)
 
 
-def _ended(process: subprocess.Popen[str]) -> str:
-    """Wait for the program that starts the supervisor; what it said. A Ctrl-C meanwhile counts afterwards.
+def _wait_for(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the program that starts the supervisor. A Ctrl-C meanwhile counts afterwards.
 
     It ends by itself as soon as there is a state.json by which the supervisor can be found and ended.
     """
     interrupted = False
-    while True:
+    while process.returncode is None:
         try:
-            _, told = process.communicate()
+            process.wait()
         except KeyboardInterrupt:
             interrupted = True
-        else:
-            break
     if interrupted:
         raise KeyboardInterrupt
-    return told
 
 
 def _kill(pids: Sequence[int]) -> None:
