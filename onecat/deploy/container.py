@@ -53,6 +53,27 @@ def container_user(operator: tuple[int, int], model_owner: tuple[int, int]) -> t
     return model_owner if model_owner[0] != 0 else NOBODY
 
 
+def saved_spec(machine: Machine, directory: str) -> ContainerSpec | None:
+    """What the container of a release is made from, as its directory has it; None where it has none.
+
+    Raises OnecatError where somebody has damaged it.
+    """
+    path = f"{directory}/{SPEC_FILE}"
+    document = read_json(machine, path)
+    if document is None:
+        return None
+    with understood(machine, path):
+        return from_document(document)
+
+
+def need_spec(machine: Machine, directory: str) -> ContainerSpec:
+    """`saved_spec` of a release that must have one. Raises OnecatError also where it is missing."""
+    spec = saved_spec(machine, directory)
+    if spec is None:
+        raise OnecatError(f"{directory}/{SPEC_FILE} is missing on {machine.name}", code=ExitCode.NEEDS_PERSON)
+    return spec
+
+
 class ContainerServer:
     """The server of the release in `directory`; implements `onecat.deploy.server.Server`."""
 
@@ -161,12 +182,7 @@ class ContainerServer:
         return int(code), output.decode("utf-8", "replace")
 
     def _spec(self) -> ContainerSpec:
-        path = f"{self._directory}/{SPEC_FILE}"
-        document = read_json(self._machine, path)
-        if document is None:
-            raise OnecatError(f"{path} is missing on {self._machine.name}", code=ExitCode.NEEDS_PERSON)
-        with understood(self._machine, path):
-            return from_document(document)
+        return need_spec(self._machine, self._directory)
 
     def _told_by_guard(self, spec: ContainerSpec) -> Mapping[str, Any] | None:
         """What the guard last wrote; None when it has not yet, or what the container wrote there is no such thing."""

@@ -246,14 +246,11 @@ def _unit_drift(machine: Machine, current: Release) -> Iterator[Difference]:
 
 
 def _container_drift(machine: Machine, current: Release) -> Iterator[Difference]:
-    from onecat.deploy.container import SPEC_FILE
-    from onecat.deploy.container_spec import from_document
+    from onecat.deploy.container import saved_spec
 
-    document = read_json(machine, f"{current.directory}/{SPEC_FILE}")
-    if document is None:
+    spec = saved_spec(machine, current.directory)
+    if spec is None:
         return
-    with understood(machine, f"{current.directory}/{SPEC_FILE}"):
-        spec = from_document(document)
     attributes = _inspected(machine, current, spec.name)
     if attributes is None:
         yield Difference("container", f"container {spec.name} was removed by hand")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onecat.deploy import daemon_reload, units
-from onecat.deploy.container import SAVED_LOG, SPEC_FILE, ContainerServer
-from onecat.deploy.container_spec import STOP_SECONDS, ContainerSpec, from_document
+from onecat.deploy.container import SAVED_LOG, ContainerServer, need_spec
+from onecat.deploy.container_spec import STOP_SECONDS, ContainerSpec
 from onecat.deploy.server import Activity, ServerState
 from onecat.deploy.store import read_json, understood, write_json
 from onecat.errors import ExitCode, OnecatError
@@ -341,12 +341,7 @@ class UnitServer:
 
     @functools.cached_property
     def _spec(self) -> ContainerSpec:
-        path = f"{self._directory}/{SPEC_FILE}"
-        document = read_json(self._machine, path)
-        if document is None:
-            raise OnecatError(f"{path} is missing on {self._machine.name}", code=ExitCode.NEEDS_PERSON)
-        with understood(self._machine, path):
-            return from_document(document)
+        return need_spec(self._machine, self._directory)
 
     @property
     def _unit(self) -> str:
