@@ -46,3 +46,21 @@ class OnecatError(Exception):
         self.next_steps = tuple(next_steps)
         self.code = code
         self.details = tuple(details)
+
+    def told_as(
+        self,
+        *,
+        found: str | None = None,
+        where: str | None = None,
+        next_steps: Sequence[str] | None = None,
+        code: ExitCode | None = None,
+    ) -> OnecatError:
+        """The same failure as it is told elsewhere: what is given takes the place of what it said."""
+        return OnecatError(
+            self.found if found is None else found,
+            expected=self.expected,
+            where=self.where if where is None else where,
+            next_steps=self.next_steps if next_steps is None else next_steps,
+            code=self.code if code is None else code,
+            details=self.details,
+        )

@@ -19,13 +19,8 @@ def failure_of(release: Release, server: Server, failure: Exception) -> OnecatEr
     """A failed start as an error with code ROLLED_BACK."""
     if isinstance(failure, OnecatError):
         # Whatever else it meant where it came from: here something was changed and is changed back.
-        return OnecatError(
-            failure.found,
-            expected=failure.expected,
-            where=failure.where,
-            next_steps=failure.next_steps,
-            details=failure.details,
-            code=ExitCode.NEEDS_PERSON if failure.code == ExitCode.NEEDS_PERSON else ExitCode.ROLLED_BACK,
+        return failure.told_as(
+            code=ExitCode.NEEDS_PERSON if failure.code == ExitCode.NEEDS_PERSON else ExitCode.ROLLED_BACK
         )
     if isinstance(failure, OSError):
         return failure_of_host(failure)

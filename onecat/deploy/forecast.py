@@ -91,14 +91,7 @@ def _foreseen() -> Iterator[None]:
     except OnecatError as error:
         if error.code is not ExitCode.ROLLED_BACK:
             raise
-        raise OnecatError(
-            f"it would fail: {error.found}",
-            expected=error.expected,
-            where=error.where,
-            details=error.details,
-            next_steps=error.next_steps,
-            code=ExitCode.NO,
-        ) from error
+        raise error.told_as(found=f"it would fail: {error.found}", code=ExitCode.NO) from error
 
 
 def _is_tried(run: Run) -> bool:

@@ -253,14 +253,8 @@ def down(store: DeploymentStore, report: Callable[[str], None] = lambda text: No
         store.audit.record("down")
         store.set_current(None)
     for failure in left:
-        raise OnecatError(
-            f"the servers are stopped, but nginx still has the site: {failure.found}",
-            expected=failure.expected,
-            where=failure.where,
-            details=failure.details,
-            next_steps=failure.next_steps,
-            code=ExitCode.NEEDS_PERSON,
-        ) from failure
+        found = f"the servers are stopped, but nginx still has the site: {failure.found}"
+        raise failure.told_as(found=found, code=ExitCode.NEEDS_PERSON) from failure
     return stopped
 
 

@@ -121,14 +121,7 @@ def gpus_of_node(run: Run, node: RayNode, machine: Machine) -> tuple[str, ...]:
 
 def replace_where(error: OnecatError, where: str) -> OnecatError:
     """The same error with the host it is about."""
-    return OnecatError(
-        f"{where}: {error.found}",
-        expected=error.expected,
-        where=where,
-        details=error.details,
-        next_steps=error.next_steps,
-        code=error.code,
-    )
+    return error.told_as(found=f"{where}: {error.found}", where=where)
 
 
 def _check_image(run: Run, machine: Machine, is_last: bool = False) -> None:

@@ -263,14 +263,7 @@ def _images(
     except OnecatError as error:
         if error.code is not ExitCode.UNREACHABLE:
             raise
-        raise OnecatError(
-            error.found,
-            expected=error.expected,
-            where=error.where,
-            details=error.details,
-            next_steps=[*error.next_steps, "or leave the images out: --no-images"],
-            code=error.code,
-        ) from error
+        raise error.told_as(next_steps=[*error.next_steps, "or leave the images out: --no-images"]) from error
     tags = [*context.bases, *([context.tag] if built else [])]
     found = {tag: inspect(client, tag) for tag in tags}
     images = tuple(
