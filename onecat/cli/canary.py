@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onecat.cli import console
-from onecat.cli.changes import ConfigOption, NameArgument
+from onecat.cli.changes import ConfigOption, NameArgument, show_change
 from onecat.cli.machines import HostOption
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
     from onecat.deploy import DeploymentStore, Release, Trial
+    from onecat.deploy.request import Report
 
 SCHEMA = "onecat.canary/1"
 INTERVAL_SECONDS = 10.0
@@ -108,6 +111,36 @@ def show(trial: Trial, serving: int | None, as_json: bool) -> None:
     else:
         name = trial.deployment
         print(f"  next: onecat canary {name} --watch; onecat promote {name}; onecat abort {name}")
+
+
+def end_trial(
+    end: Callable[[DeploymentStore, Report], Release],
+    forecast: Callable[[Trial], tuple[Release, Release]],
+    hosts: Sequence[str] | None,
+    config: Path | None,
+    name: str | None,
+    dry_run: bool,
+    as_json: bool,
+    schema: str,
+) -> None:
+    """Settle a canary by hand, and print what serves then.
+
+    Parameters:
+        end: does it. forecast: which release would get all requests, and which one would stop.
+        schema: of the command's document.
+    """
+    from onecat import deploy
+    from onecat.cli.machines import chosen_hosts, only_host, open_hosts
+    from onecat.cli.status import chosen_name
+
+    with open_hosts(chosen_hosts(hosts, config, name)) as opened:
+        store = deploy.find_deployment(only_host(opened), chosen_name(name, config))
+        if dry_run:
+            show_end(*forecast(deploy.look_at_canary(store)), as_json, schema)
+            return
+        console.end_like_ctrl_c()
+        release = end(store, console.progress)
+    show_change(release, True, as_json, schema)
 
 
 def show_end(serves: Release, stops: Release, as_json: bool, schema: str) -> None:
