@@ -15,22 +15,32 @@ from tests.testbed.base_image import KEYRING, machine_mirror
 from tests.testbed.cache import KEPT_SECONDS, Cache
 
 
-def unpacked(name: str, release: str, packages: Sequence[str], cache: Cache) -> Path:
+class NotToBeHad(RuntimeError):
+    """The packages of a release cannot be fetched; the message says why."""
+
+
+def unpacked(name: str, release: str, packages: Sequence[str], cache: Cache, expired: bool = False) -> Path:
     """The folder `name` of the cache with what the packages of a release hold; the first time some seconds and a
-    download. Raises RuntimeError with apt's words when they cannot be had."""
+    download.
+
+    Parameters:
+        expired: whether the release may be one whose lists are renewed no more.
+
+    Raises NotToBeHad with apt's words when they cannot be had.
+    """
     root = cache.folder("debian-packages") / f"{name}-{release}"
     with cache.lock(root.name):
         if not root.exists() or time.time() - root.stat().st_mtime > KEPT_SECONDS:
             partial = root.with_name(f"{root.name}.partial")
             shutil.rmtree(partial, ignore_errors=True)
-            _unpack(release, packages, partial)
+            _unpack(release, packages, partial, expired)
             shutil.rmtree(root, ignore_errors=True)
             partial.rename(root)
             root.touch()
     return root
 
 
-def _unpack(release: str, packages: Sequence[str], target: Path) -> None:
+def _unpack(release: str, packages: Sequence[str], target: Path, expired: bool) -> None:
     work = target / "apt"
     for name in ("lists/partial", "archives/partial", "debs"):
         (work / name).mkdir(parents=True)
@@ -44,16 +54,14 @@ def _unpack(release: str, packages: Sequence[str], target: Path) -> None:
         "Dir::Cache": work,
         "Acquire::Languages": "none",
         "APT::Sandbox::User": "root",
+        **({"Acquire::Check-Valid-Until": "false"} if expired else {}),
     }
     words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
     for command in (["update", "-qq"], ["download", "-qq", *packages]):
-        _run(["apt-get", *words, *command], work / "debs")
-    for package in sorted((work / "debs").iterdir()):
-        _run(["dpkg-deb", "--extract", str(package), str(target)], target)
+        done = subprocess.run(["apt-get", *words, *command], cwd=work / "debs", capture_output=True, text=True)
+        if done.returncode != 0:
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise NotToBeHad(f"apt-get {command[0]} for {release}: {said[-1] if said else done.returncode}")
+    for package in sorted((work / "debs").glob("*.deb")):
+        subprocess.run(["dpkg-deb", "--extract", str(package), str(target)], check=True)
     shutil.rmtree(work)
-
-
-def _run(argv: list[str], directory: Path) -> None:
-    done = subprocess.run(argv, cwd=directory, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"{argv[0]} could not fetch or unpack a package:\n{done.stderr.strip()[-2000:]}")

@@ -25,6 +25,7 @@ from onecat.errors import OnecatError
 from onecat.hosts import LocalMachine
 from onecat.paths import Home
 from tests.testbed.cache import Cache
+from tests.testbed.debian_packages import NotToBeHad
 from tests.testbed.deployments import SmallDeployment
 from tests.testbed.nginx_servers import (
     ALICE,
@@ -36,7 +37,7 @@ from tests.testbed.nginx_servers import (
     site,
     variants,
 )
-from tests.testbed.nginx_versions import PACKAGES, Nginx, NotToBeHad, nginx_of
+from tests.testbed.nginx_versions import PACKAGES, Nginx, nginx_of
 from tests.testbed.ports import free_port
 
 

@@ -24,11 +24,11 @@ from onecat.hosts import LocalMachine
 from onecat.paths import Home
 from tests.testbed.cache import Cache
 from tests.testbed.conftest import need_program
+from tests.testbed.debian_packages import NotToBeHad
 from tests.testbed.deployments import SmallDeployment
 from tests.testbed.docker_daemon import DockerDaemon
 from tests.testbed.nginx_image import ensure_nginx_image
 from tests.testbed.nginx_servers import ALICE, BOB, KEYS, SERVERS_OWN, certificate, running_server, site
-from tests.testbed.nginx_versions import NotToBeHad
 from tests.testbed.ports import free_port
 
 NAME = "onecat-demo-nginx"
