@@ -7,6 +7,7 @@ nginx                          the path of a real nginx
 onecat_home, onecat            the real command with directories of its own
 onecat_with_docker             ... with the testbed's Docker daemon
 onecat_with_engine             ... with the native engine that is kept between runs
+small                          a deployment of the small server, ready to be brought up
 run_unprivileged, small_disk, free_port, tiny_model
 freezer                        a control group that freezes processes
 nvml_library, fake_nvml        an NVML that answers for a described host
@@ -42,6 +43,7 @@ from tests.testbed.nvml import library as nvml
 
 if TYPE_CHECKING:
     from onecat.images import NativeRuntime
+    from tests.testbed.deployments import SmallDeployment
     from tests.testbed.patched_runtime import PatchedRuntime
 
 
@@ -205,6 +207,19 @@ def run_unprivileged() -> Callable[..., command.Result]:
 def free_port() -> Callable[[], int]:
     """Gives ports of 127.0.0.1 that were free a moment ago."""
     return ports.free_port
+
+
+@pytest.fixture
+def small(onecat_home: Path, tiny_model: Path, free_port: Callable[[], int], nginx: str) -> Iterator[SmallDeployment]:
+    """A deployment of the small server behind an nginx of its own; whatever a test has started is taken down."""
+    from onecat import deploy
+    from tests.testbed.deployments import SmallDeployment
+
+    deployment = SmallDeployment(Home(onecat_home, onecat_home / "cache"), tiny_model, free_port(), free_port())
+    yield deployment
+    for store in deploy.deployments(deployment.machine):
+        deploy.down(store)
+    assert deployment.processes() == []
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,12 @@ def build_server_image(client: Any, base_image: str) -> str:
         "openai_server.py": SERVER.read_bytes(),
         "entrypoint.sh": entrypoint.read_bytes().replace(b"\nvllm serve ", b"\nserve "),
     }
+    build_from(client, IMAGE, files)
+    return IMAGE
+
+
+def build_from(client: Any, tag: str, files: Mapping[str, bytes]) -> None:
+    """Build an image on the Docker engine of `client` from these files, a Dockerfile among them."""
     context = io.BytesIO()
     with tarfile.open(fileobj=context, mode="w") as archive:
         for name, data in files.items():
@@ -34,5 +41,4 @@ def build_server_image(client: Any, base_image: str) -> str:
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
     context.seek(0)
-    client.images.build(fileobj=context, custom_context=True, tag=IMAGE, rm=True)
-    return IMAGE
+    client.images.build(fileobj=context, custom_context=True, tag=tag, rm=True)

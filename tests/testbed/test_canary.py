@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,21 +15,11 @@ import pytest
 from onecat import deploy
 from onecat.deploy.canary import Trial
 from onecat.errors import ExitCode, OnecatError
-from onecat.paths import Home
 from tests.testbed.deployments import SmallDeployment
 from tests.testbed.load import Load
 
 NEW = ("--max-num-seqs", "8")
 QUICK = {"promote_after_seconds": 2, "least_requests": 20, "max_error_rate": 0.05, "max_p99_ratio": 5.0}
-
-
-@pytest.fixture
-def small(onecat_home: Path, tiny_model: Path, free_port: Callable[[], int], nginx: str) -> Iterator[SmallDeployment]:
-    deployment = SmallDeployment(Home(onecat_home, onecat_home / "cache"), tiny_model, free_port(), free_port())
-    yield deployment
-    if (onecat_home / "deployments" / "demo").exists():
-        deploy.down(deployment.store)
-    assert deployment.processes() == []
 
 
 def tried(small: SmallDeployment, *words: str, percent: int = 25, canary: dict[str, object] | None = None) -> Trial:

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from onecat import deploy
 from onecat.errors import ExitCode, OnecatError
-from onecat.paths import Home
 from tests.testbed.deployments import SmallDeployment
 from tests.testbed.killed import STEPS, up_killed_after
 from tests.testbed.load import Load
 
 WORD_SECONDS = ("--word-seconds", "0.02")
-
-
-@pytest.fixture
-def small(onecat_home: Path, tiny_model: Path, free_port: Callable[[], int], nginx: str) -> Iterator[SmallDeployment]:
-    deployment = SmallDeployment(Home(onecat_home, onecat_home / "cache"), tiny_model, free_port(), free_port())
-    yield deployment
-    if (onecat_home / "deployments" / "demo").exists():
-        deploy.down(deployment.store)
-    assert deployment.processes() == []
 
 
 def servers(small: SmallDeployment) -> int:

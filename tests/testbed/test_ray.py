@@ -6,12 +6,10 @@ refuses Ray on a CPU ("current platform cpu does not support ray"), so a stand-i
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import socket
 import stat
-import tarfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -32,6 +30,7 @@ from onecat.planner.ray import TOKEN_MOUNT, RayCluster, RayNode, RayPorts
 from onecat.planner.records import ContainerPlan, Layout, Plan
 from tests.testbed.deployments import SERVER, SmallDeployment
 from tests.testbed.docker_daemon import DockerDaemon
+from tests.testbed.server_image import build_from
 
 IMAGE = "onecat-test/ray:2.60.0"
 STAND_IN = Path(__file__).with_name("ray_stand_in.py")
@@ -50,14 +49,7 @@ def ray_image(docker_client: Any, base_image: str) -> str:
         SERVER.name: SERVER.read_bytes(),
         STAND_IN.name: STAND_IN.read_bytes(),
     }
-    context = io.BytesIO()
-    with tarfile.open(fileobj=context, mode="w") as archive:
-        for name, data in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-    context.seek(0)
-    docker_client.images.build(fileobj=context, custom_context=True, tag=IMAGE, rm=True)
+    build_from(docker_client, IMAGE, files)
     return IMAGE
 
 

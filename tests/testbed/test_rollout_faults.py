@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -19,19 +19,9 @@ from onecat.config.schema import Restart
 from onecat.deploy import processes, supervisor
 from onecat.deploy.native import NativeServer, launch_document
 from onecat.errors import ExitCode, OnecatError
-from onecat.paths import Home
 from tests.testbed.command import Onecat
 from tests.testbed.deployments import SmallDeployment, SmallServer
 from tests.testbed.load import Load
-
-
-@pytest.fixture
-def small(onecat_home: Path, tiny_model: Path, free_port: Callable[[], int], nginx: str) -> Iterator[SmallDeployment]:
-    deployment = SmallDeployment(Home(onecat_home, onecat_home / "cache"), tiny_model, free_port(), free_port())
-    yield deployment
-    if (deployment.home.data / "deployments" / "demo").exists():
-        deploy.down(deployment.store)
-    assert deployment.processes() == []
 
 
 def fails(small: SmallDeployment, *words: str, **changes: object) -> OnecatError:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,21 +22,11 @@ from onecat import deploy
 from onecat.deploy.preparing import prepare_run
 from onecat.errors import ExitCode, OnecatError
 from onecat.facts import Facts, Gpu, GpuProcess, Nvidia
-from onecat.paths import Home
 from tests.testbed.deployments import SmallDeployment, SmallServer
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "logs" / "engine"
 EAGER = LOGS / "h200-float16-eager.log"
 ONECAT = str(Path(sys.executable).with_name("onecat"))
-
-
-@pytest.fixture
-def small(onecat_home: Path, tiny_model: Path, free_port: Callable[[], int], nginx: str) -> Iterator[SmallDeployment]:
-    deployment = SmallDeployment(Home(onecat_home, onecat_home / "cache"), tiny_model, free_port(), free_port())
-    yield deployment
-    for store in deploy.deployments(deployment.machine):
-        deploy.down(store)
-    assert deployment.processes() == []
 
 
 def command(small: SmallDeployment, *words: str) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -21,23 +21,9 @@ from onecat import deploy
 from onecat.config.schema import SmokePrompt
 from onecat.deploy import processes
 from onecat.errors import ExitCode, OnecatError
-from onecat.paths import Home
 from tests.testbed.deployments import SmallDeployment, SmallServer
 
 KEY = "sk-Xq7-nobody-may-see-this"
-
-
-@pytest.fixture
-def small(onecat_home: Path, tiny_model: Path, free_port: Callable[[], int], nginx: str) -> Iterator[SmallDeployment]:
-    deployment = SmallDeployment(Home(onecat_home, onecat_home / "cache"), tiny_model, free_port(), free_port())
-    yield deployment
-    if onecat_home.exists() and deploy_exists(deployment):
-        deploy.down(deployment.store)
-    assert deployment.processes() == []
-
-
-def deploy_exists(deployment: SmallDeployment) -> bool:
-    return (deployment.home.deployments / "demo").exists()
 
 
 def ask(url: str, key: str | None = None) -> httpx.Response:

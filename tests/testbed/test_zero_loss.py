@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
-import pytest
 
 from onecat import deploy
-from onecat.paths import Home
 from tests.testbed.deployments import SmallDeployment
 from tests.testbed.load import Load
 
 WORD_SECONDS = ("--word-seconds", "0.01")
-
-
-@pytest.fixture
-def small(onecat_home: Path, tiny_model: Path, free_port: Callable[[], int], nginx: str) -> Iterator[SmallDeployment]:
-    deployment = SmallDeployment(Home(onecat_home, onecat_home / "cache"), tiny_model, free_port(), free_port())
-    yield deployment
-    if (onecat_home / "deployments" / "demo").exists():
-        deploy.down(deployment.store)
-    assert deployment.processes() == []
 
 
 def test_blue_green_rollback_and_reload_lose_no_request_of_fifty_clients(small: SmallDeployment, nginx: str) -> None:
