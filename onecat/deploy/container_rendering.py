@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onecat.deploy import preflight
@@ -15,15 +16,14 @@ from onecat.deploy.container import (
     labels,
     missing_image,
 )
-from onecat.deploy.container_spec import ContainerSpec
+from onecat.deploy.container_spec import planned_spec
 from onecat.errors import OnecatError
 
 if TYPE_CHECKING:
+    from onecat.deploy.container_spec import ContainerSpec
     from onecat.deploy.releases import Release
     from onecat.deploy.request import Run
     from onecat.hosts import Machine
-
-GIB = 2**30
 
 
 def container_spec(run: Run, release: Release, name: str) -> ContainerSpec:
@@ -44,37 +44,27 @@ def container_spec(run: Run, release: Release, name: str) -> ContainerSpec:
     daemon = daemon_of(docker_host)
     gpu_ids = release.gpus if plan.container.gpus else ()
     cpuset_cpus, cpuset_mems = (None, None) if limits.numa_node is None else numa_node(machine, limits.numa_node)
-    return ContainerSpec(
+    planned = planned_spec(
+        plan,
+        deployment,
         name=name,
         image=plan.container.image,
-        command=plan.server_args,
-        env=dict(plan.env),
-        model_directory=plan.model_directory,
-        model_mount=plan.container.model_mount,
-        host=plan.host,
-        port=plan.port,
-        shm_bytes=plan.container.shm_bytes,
-        gpus=plan.container.gpus,
+        user=user,
+        labels=labels(release, f"{plan.engine} {plan.engine_version}", home),
+    )
+    return replace(
+        planned,
         gpu_ids=gpu_ids,
         cdi=hands_out(daemon, gpu_ids),
-        devices=plan.container.devices,
         groups=preflight.groups_of(machine, plan.container.devices),
-        mounts=tuple((each.source, each.target) for each in plan.container.mounts),
-        user=f"{user[0]}:{user[1]}",
-        max_crashes=restart.max_crashes,
         stable_seconds=restart.stable_seconds,
         backoff_seconds=restart.backoff_seconds,
         backoff_max_seconds=restart.backoff_max_seconds,
-        silence_seconds=deployment.start.silence_seconds,
         secret_file=_copy_of_key(run, release, user),
-        labels=labels(release, f"{plan.engine} {plan.engine_version}", home),
         selinux=daemon.selinux,
         cache_volume=cache[0] if cache else None,
         cache_directory=CACHE_DIRECTORY if cache else "",
         cache_labels=cache[1] if cache else {},
-        host_ipc=limits.host_ipc,
-        memory_bytes=None if limits.memory_gib is None else int(limits.memory_gib * GIB),
-        cpus=limits.cpus,
         cpuset_cpus=cpuset_cpus,
         cpuset_mems=cpuset_mems,
         guard_directory=f"{release.directory}/guard",

@@ -6,11 +6,16 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onecat.deploy import container_health
 from onecat.deploy.releases import reachable
 
+if TYPE_CHECKING:
+    from onecat.config import Deployment
+    from onecat.planner.records import Plan
+
+GIB = 2**30
 SERVER_PORT = 8000
 SECRET_MOUNT = "/run/secrets/api_key"
 GUARD_MOUNT = "/run/onecat/guard"
@@ -86,6 +91,39 @@ class ContainerSpec:
     image_entrypoint: tuple[str, ...] = ()
     host_network: bool = False
     has_server: bool = True
+
+
+def planned_spec(
+    plan: Plan, deployment: Deployment, *, name: str, image: str, user: tuple[int, int], labels: Mapping[str, str]
+) -> ContainerSpec:
+    """What plan and onecat.yaml say of the container of a server; nothing that only its host knows.
+
+    Parameters:
+        plan: one for a container. user: (uid, gid) in it.
+    """
+    assert plan.container is not None
+    limits = deployment.container
+    return ContainerSpec(
+        name=name,
+        image=image,
+        command=plan.server_args,
+        env=dict(plan.env),
+        model_directory=plan.model_directory,
+        model_mount=plan.container.model_mount,
+        host=plan.host,
+        port=plan.port,
+        shm_bytes=plan.container.shm_bytes,
+        gpus=plan.container.gpus,
+        devices=plan.container.devices,
+        mounts=tuple((each.source, each.target) for each in plan.container.mounts),
+        user=f"{user[0]}:{user[1]}",
+        max_crashes=deployment.restart.max_crashes,
+        silence_seconds=deployment.start.silence_seconds,
+        labels=dict(labels),
+        host_ipc=limits.host_ipc,
+        memory_bytes=None if limits.memory_gib is None else int(limits.memory_gib * GIB),
+        cpus=limits.cpus,
+    )
 
 
 class Setting(NamedTuple):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from onecat.deploy import container_health
 from onecat.deploy.cache_volume import CACHE_DIRECTORY
-from onecat.deploy.container_spec import SERVER_PORT, STOP_SECONDS, ContainerSpec
+from onecat.deploy.container_spec import SERVER_PORT, STOP_SECONDS, planned_spec
 from onecat.errors import OnecatError
 from onecat.resources import resource_directory
 
 if TYPE_CHECKING:
+    from onecat.deploy.container_spec import ContainerSpec
     from onecat.deploy.export.records import Request
 
 HEALTH_SECONDS = 10
@@ -61,37 +62,27 @@ def describe(request: Request) -> ExportedServer:
         )
     image = options.image or plan.container.image
     check_pinned(image, "onecat export FORM --image REGISTRY/NAME:VERSION")
-    limits, restart, layout = deployment.container, deployment.restart, plan.layout
+    layout = plan.layout
     accelerator = request.profile.hardware.accelerator
     cards = layout.tensor_parallel * layout.pipeline_parallel * layout.replicas
-    spec = ContainerSpec(
+    planned = planned_spec(
+        plan,
+        deployment,
         name=request.name,
         image=image,
-        command=plan.server_args,
-        env=dict(plan.env),
-        model_directory=plan.model_directory,
-        model_mount=plan.container.model_mount,
-        host=plan.host,
-        port=plan.port,
-        shm_bytes=plan.container.shm_bytes,
-        gpus=plan.container.gpus,
-        gpu_ids=tuple(str(each) for each in deployment.gpus or ()),
-        user=f"{options.user[0]}:{options.user[1]}",
-        max_crashes=restart.max_crashes,
-        silence_seconds=deployment.start.silence_seconds,
+        user=options.user,
         labels={
             "io.onecat.deployment": deployment.name,
             "io.onecat.profile": request.profile.name,
             "io.onecat.engine": f"{plan.engine} {plan.engine_version}",
         },
+    )
+    spec = replace(
+        planned,
+        gpu_ids=tuple(str(each) for each in deployment.gpus or ()),
         selinux=options.selinux,
-        devices=plan.container.devices,
         groups=options.groups,
-        mounts=tuple((each.source, each.target) for each in plan.container.mounts),
         cache_directory=CACHE_DIRECTORY,
-        host_ipc=limits.host_ipc,
-        memory_bytes=None if limits.memory_gib is None else int(limits.memory_gib * 2**30),
-        cpus=limits.cpus,
     )
     has_key = deployment.secrets.api_key is not None
     return ExportedServer(spec, accelerator, 0 if accelerator == "none" else cards, has_key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from onecat.deploy.client_keys import render_keys
@@ -19,7 +20,7 @@ LARGEST_LOG = 64 * 2**20
 """Bytes of a log above which the next change of the site begins a new one; one old one is kept."""
 
 
-class DirectoryNginx:
+class DirectoryNginx(ABC):
     """The part of Proxy that is about files and workers."""
 
     pid_file = "nginx.pid"
@@ -32,27 +33,27 @@ class DirectoryNginx:
 
     # --- what each kind knows ---
 
-    def _build(self, site: Site) -> NginxBuild:
-        raise NotImplementedError
+    @abstractmethod
+    def _build(self, site: Site) -> NginxBuild: ...
 
-    def _worker_user(self) -> str | None:
-        raise NotImplementedError
+    @abstractmethod
+    def _worker_user(self) -> str | None: ...
 
+    @abstractmethod
     def _test(self, site: Site, directory: str) -> str | None:
         """nginx's words when it does not accept the files in a directory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _reload(self, site: Site) -> str | None:
         """Tell a running nginx to read its files; its words when that does not go."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _start(self, site: Site) -> str | None:
         """Start nginx; its words when it does not."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pid(self) -> int | None:
         """The master process, when it runs and is this instance's."""
-        raise NotImplementedError
 
     # --- what they share ---
 
