@@ -4,8 +4,22 @@ In: a directory with config.json, safetensors and a tokenizer. Out: a `Checkpoin
 never loaded; `write_tiny_checkpoint` makes a small real one.
 """
 
+from onecat.checkpoints.architectures import Architecture, describe
 from onecat.checkpoints.inspection import inspect
-from onecat.checkpoints.records import Checkpoint, Problem
+from onecat.checkpoints.quantization import Quantization, WeightScheme, read_quantization
+from onecat.checkpoints.records import Checkpoint, Problem, StoredTensors
 from onecat.checkpoints.tiny import TinyShape, write_tiny_checkpoint
 
-__all__ = ["Checkpoint", "Problem", "TinyShape", "inspect", "write_tiny_checkpoint"]
+__all__ = [
+    "Architecture",
+    "Checkpoint",
+    "Problem",
+    "Quantization",
+    "StoredTensors",
+    "TinyShape",
+    "WeightScheme",
+    "describe",
+    "inspect",
+    "read_quantization",
+    "write_tiny_checkpoint",
+]

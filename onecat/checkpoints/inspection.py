@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from onecat.checkpoints.records import Checkpoint, Problem
+from onecat.checkpoints.architectures import describe
+from onecat.checkpoints.quantization import read_quantization
+from onecat.checkpoints.records import Checkpoint, Problem, StoredTensors
 from onecat.checkpoints.safetensors_header import Header, HeaderError, read_header
 from onecat.errors import OnecatError
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tiktoken.model")
+HF_QUANT_CONFIG = "hf_quant_config.json"
 DOWNLOAD_AGAIN = "download this file again and compare its checksum with the one its publisher states"
 
 
@@ -42,83 +45,24 @@ def inspect(directory: Path) -> Checkpoint:
                 "copy the tokenizer files of the original checkpoint into this directory",
             )
         )
-    tensors = [tensor for header in headers.values() for tensor in header.tensors]
-    text = config["text_config"] if isinstance(config.get("text_config"), Mapping) else config
-    quantization = _quantization(directory, config, problems)
+    stored = [
+        StoredTensors(tensor.name, tensor.dtype, tensor.shape, 1, tensor.end - tensor.begin)
+        for header in headers.values()
+        for tensor in header.tensors
+    ]
+    documents = {"config.json": config}
+    if config.get("quantization_config") is None and (directory / HF_QUANT_CONFIG).is_file():
+        documents[HF_QUANT_CONFIG] = _read_json(directory / HF_QUANT_CONFIG, problems) or {}
     return Checkpoint(
         directory=str(directory),
-        architecture=next(iter(_strings(config.get("architectures"))), None),
-        model_type=_string(config.get("model_type")),
-        dtype=_string(config.get("dtype") or config.get("torch_dtype") or text.get("dtype") or text.get("torch_dtype")),
-        layers=_integer(text.get("num_hidden_layers")),
-        hidden_size=_integer(text.get("hidden_size")),
-        attention_heads=_integer(text.get("num_attention_heads")),
-        key_value_heads=_integer(text.get("num_key_value_heads")),
-        head_dim=_integer(text.get("head_dim")),
-        max_position_embeddings=_integer(text.get("max_position_embeddings")),
-        rope_type=_rope_type(text.get("rope_parameters") or text.get("rope_scaling")),
-        vocabulary_size=_integer(text.get("vocab_size")),
-        quantization=_quantization_method(quantization),
-        quantization_format=_string(quantization.get("format")),
-        kv_cache_quantization=_kv_cache_quantization(quantization),
-        weight_bytes=sum(tensor.end - tensor.begin for tensor in tensors),
-        parameters=sum(tensor.elements for tensor in tensors),
+        architecture=describe(config),
+        quantization=read_quantization(documents),
+        tensors=tuple(stored),
+        weight_bytes=sum(each.bytes for each in stored),
+        parameters=sum(each.elements for each in stored),
         files=tuple(sorted(headers)),
         problems=tuple(problems),
     )
-
-
-def _quantization(directory: Path, config: Mapping[str, Any], problems: list[Problem]) -> Mapping[str, Any]:
-    """How the weights are stored; before version 0.31 ModelOpt wrote it into a file of its own, which engines read too.
-
-    https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/transformers_utils/config.py
-    """
-    stated = config.get("quantization_config")
-    path = directory / "hf_quant_config.json"
-    if stated is None and path.is_file():
-        stated = _read_json(path, problems)
-    return stated if isinstance(stated, Mapping) else {}
-
-
-def _quantization_method(quantization: Mapping[str, Any]) -> str | None:
-    """The method by the name that engines use; ModelOpt's algorithms have one each.
-
-    https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/model_executor/layers/quantization/modelopt.py
-    """
-    method = _string(quantization.get("quant_method"))
-    inner = quantization.get("quantization")
-    algorithm = _string((inner if isinstance(inner, Mapping) else quantization).get("quant_algo"))
-    if algorithm is None or method not in (None, "modelopt"):
-        return method
-    if "MXFP8" in algorithm:
-        return "modelopt_mxfp8"
-    if "FP4" in algorithm:
-        return "modelopt_fp4"
-    return "modelopt_mixed" if algorithm == "MIXED_PRECISION" else "modelopt"
-
-
-def _kv_cache_quantization(quantization: Mapping[str, Any]) -> str | None:
-    """`fp8` where the checkpoint asks for an FP8 KV cache, by a scheme of 8-bit floats or ModelOpt's name for it.
-
-    https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/utils/torch_utils.py (get_kv_cache_quant_algo_string)
-    https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/model_executor/layers/attention/attention.py
-    """
-    inner = quantization.get("quantization")
-    for stated in (inner if isinstance(inner, Mapping) else {}, quantization):
-        scheme = stated.get("kv_cache_scheme")
-        if isinstance(scheme, Mapping) and (scheme.get("type"), scheme.get("num_bits")) == ("float", 8):
-            return "fp8"
-        if (_string(stated.get("kv_cache_quant_algo")) or "").lower() == "fp8":
-            return "fp8"
-    return None
-
-
-def _rope_type(parameters: Any) -> str | None:
-    if not isinstance(parameters, Mapping):
-        return None
-    if any(isinstance(each, Mapping) for each in parameters.values()):
-        return "several"
-    return _string(parameters.get("rope_type") or parameters.get("type"))
 
 
 def _read_headers(directory: Path, problems: list[Problem]) -> dict[str, Header]:
@@ -181,15 +125,7 @@ def _unreadable(path: Path, error: OSError) -> Problem:
     return Problem("unreadable", f"cannot be read ({error.strerror})", str(path), "check its owner and mode")
 
 
-def _string(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
 def _strings(values: Any) -> Iterable[str]:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         return []
     return [value for value in values if isinstance(value, str)]
-
-
-def _integer(value: Any) -> int | None:
-    return value if type(value) is int else None

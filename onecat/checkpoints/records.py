@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
+
+from onecat.checkpoints.architectures import Architecture
+from onecat.checkpoints.quantization import Quantization
 
 
 @dataclass(frozen=True)
@@ -15,33 +19,41 @@ class Problem:
     fix: str
 
 
+@dataclass(frozen=True, slots=True)
+class StoredTensors:
+    """A tensor of a weight file, or several alike: the experts of one layer are one row.
+
+    name: with `*` for the expert's number where `count` are alike. dtype: as safetensors names it. bytes: of all.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    count: int
+    bytes: int
+
+    @property
+    def elements(self) -> int:
+        """Elements of all `count` tensors, packed ones as they are stored."""
+        return math.prod(self.shape) * self.count
+
+
 @dataclass(frozen=True)
 class Checkpoint:
-    """One model directory.
+    """One model directory, or what stands in for one (a config.json, headers, a listing of a remote directory).
 
-    dtype: as in config.json (`bfloat16`); quantization: the method that config.json or hf_quant_config.json claims,
-    by the engines' name for it, or None; quantization_format: its `format`, as compressed-tensors has one;
-    kv_cache_quantization: what the engine makes of `kv-cache-dtype: auto` because the checkpoint asks for it (`fp8`);
-    rope_type: how config.json says that positions are stretched (`yarn`, `linear`), "several" when layers differ, or
-    None; weight_bytes: bytes of all tensors; parameters: number of stored tensor elements (packed ones count once).
+    architecture: what config.json says the model is made of. quantization: what is claimed of its storage, None for
+    weights as they were trained. tensors: what the headers of the weight files hold, empty without weight files.
+    weight_bytes: bytes of all tensors, computed from the architecture where there are no weight files. parameters:
+    of the model, each packed element counted; measured: whether both come from headers. files: weight files.
     """
 
     directory: str
-    architecture: str | None = None
-    model_type: str | None = None
-    dtype: str | None = None
-    layers: int | None = None
-    hidden_size: int | None = None
-    attention_heads: int | None = None
-    key_value_heads: int | None = None
-    head_dim: int | None = None
-    max_position_embeddings: int | None = None
-    rope_type: str | None = None
-    vocabulary_size: int | None = None
-    quantization: str | None = None
-    quantization_format: str | None = None
-    kv_cache_quantization: str | None = None
+    architecture: Architecture = Architecture()
+    quantization: Quantization | None = None
+    tensors: tuple[StoredTensors, ...] = field(default=(), repr=False)
     weight_bytes: int = 0
     parameters: int = 0
+    measured: bool = True
     files: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()

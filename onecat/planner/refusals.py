@@ -61,7 +61,8 @@ class Situation:
 
 def longest_context(checkpoint: Checkpoint) -> int | None:
     """The longest context the checkpoint's own configuration allows, when it can be told without the engine."""
-    return checkpoint.max_position_embeddings if checkpoint.rope_type in UNSTRETCHED_ROPE else None
+    described = checkpoint.architecture
+    return described.max_position_embeddings if described.rope_type in UNSTRETCHED_ROPE else None
 
 
 def refusals(situation: Situation) -> tuple[Refusal, ...]:
@@ -100,7 +101,7 @@ def _ranges(at: Situation) -> Iterator[Refusal]:
 
 
 def _heads(at: Situation) -> Iterator[Refusal]:
-    heads, parts = at.checkpoint.attention_heads, at.layout.tensor_parallel
+    heads, parts = at.checkpoint.architecture.attention_heads, at.layout.tensor_parallel
     if heads is not None and heads % parts:
         fitting = [str(each) for each in range(1, heads + 1) if heads % each == 0 and each <= 16]
         yield Refusal(
@@ -146,7 +147,8 @@ def _fp8_on_ascend(at: Situation) -> Iterator[Refusal]:
     if at.profile.hardware.accelerator != "ascend" or not chips or any(chip is None or chip.fp8 for chip in chips):
         return
     names = f"Ascend {at.profile.hardware.gpu_names[0]}"
-    stored = at.checkpoint.quantization_format or at.checkpoint.quantization
+    found = at.checkpoint.quantization
+    stored = None if found is None else found.format or found.method
     if at.value("quantization") == "fp8" or stored in ("fp8", "float-quantized"):
         yield Refusal(
             "quantization-fp8-ascend",
@@ -170,7 +172,7 @@ def _bfloat16(at: Situation) -> Iterator[Refusal]:
 
 
 def _float16(at: Situation) -> Iterator[Refusal]:
-    kind = at.checkpoint.model_type
+    kind = at.checkpoint.architecture.model_type
     if kind in at.schema.float16_refused and at.value("dtype") in ("float16", "half"):
         better = "float32" if (at.capability or BFLOAT16_CAPABILITY) < BFLOAT16_CAPABILITY else "bfloat16"
         yield Refusal(
@@ -189,7 +191,7 @@ def _kv_cache_dtype(at: Situation) -> Iterator[Refusal]:
             ("kv-cache-dtype: auto, which is the model's own type", "kv-cache-dtype: float16"),
         )
     capability = at.capability
-    asked = at.checkpoint.kv_cache_quantization if value in (None, "auto") else None
+    asked = _kv_cache_asked(at) if value in (None, "auto") else None
     if at.schema.unknown is not None:
         return
     if capability is None or capability >= FP8_KV_CAPABILITY or not str(asked or value).startswith("fp8"):
@@ -200,12 +202,18 @@ def _kv_cache_dtype(at: Situation) -> Iterator[Refusal]:
             "kv-cache-dtype-fp8",
             f"an FP8 KV cache in Triton attention needs compute capability 8.9; the card has {_told(capability)}"
             + (", and the checkpoint asks for one" if asked else ""),
-            ("kv-cache-dtype: float16" if asked or at.checkpoint.kv_cache_quantization else "kv-cache-dtype: auto",),
+            ("kv-cache-dtype: float16" if asked or _kv_cache_asked(at) else "kv-cache-dtype: auto",),
         )
 
 
+def _kv_cache_asked(at: Situation) -> str | None:
+    """What the checkpoint makes of `kv-cache-dtype: auto`."""
+    return None if at.checkpoint.quantization is None else at.checkpoint.quantization.kv_cache
+
+
 def _quantization(at: Situation) -> Iterator[Refusal]:
-    asked, stored = at.value("quantization"), at.checkpoint.quantization
+    asked, found = at.value("quantization"), at.checkpoint.quantization
+    stored, form = (None, None) if found is None else (found.method, found.format)
     known = at.schema.quantization
     methods = [each for each in known if "/" not in each]
     if at.schema.unknown is not None:
@@ -233,9 +241,9 @@ def _quantization(at: Situation) -> Iterator[Refusal]:
         return
     method = asked if isinstance(asked, str) else stored
     least = known.get(method) if method is not None else None
-    if method == "compressed-tensors" and at.checkpoint.quantization_format is not None:
-        least = COMPRESSED_TENSORS_CAPABILITY.get(at.checkpoint.quantization_format, least)
-        least = known.get(f"{method}/{at.checkpoint.quantization_format}", least)
+    if method == "compressed-tensors" and form is not None:
+        least = COMPRESSED_TENSORS_CAPABILITY.get(form, least)
+        least = known.get(f"{method}/{form}", least)
     if at.capability is not None and least is not None and at.capability < least:
         yield Refusal(
             "quantization-capability",

@@ -270,7 +270,7 @@ def _warnings(at: Situation, facts: Facts | None) -> tuple[str, ...]:
             f"disable-log-stats ({statistics.where}) stops the engine's statistics, which canary, top and preflight "
             "read. Leave it out; explained in: onecat explain serving.statistics"
         )
-    stored, used = at.checkpoint.dtype, at.value("dtype")
+    stored, used = at.checkpoint.architecture.dtype, at.value("dtype")
     if stored in ("bfloat16", "float16") and used in ("float32", "float"):
         warnings.append(
             f"In float32 the {stored} weights take {_size(2 * weights)} of memory, twice their size on disk."

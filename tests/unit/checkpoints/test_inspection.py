@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onecat.checkpoints import inspect, write_tiny_checkpoint
+from onecat.checkpoints import Checkpoint, inspect, write_tiny_checkpoint
 from onecat.checkpoints.safetensors_header import HeaderError, parse_header, read_header
 from onecat.checkpoints.tiny import byte_alphabet
 from onecat.errors import OnecatError
@@ -20,6 +20,10 @@ def checkpoint(tmp_path: Path) -> Path:
     return write_tiny_checkpoint(tmp_path / "tiny")
 
 
+def method_of(checkpoint: Checkpoint) -> str | None:
+    return None if checkpoint.quantization is None else checkpoint.quantization.method
+
+
 def codes(directory: Path) -> list[str]:
     return [problem.code for problem in inspect(directory).problems]
 
@@ -27,8 +31,13 @@ def codes(directory: Path) -> list[str]:
 def test_a_whole_checkpoint_has_no_problem_and_its_sizes_are_exact(checkpoint: Path) -> None:
     seen = inspect(checkpoint)
     assert seen.problems == ()
-    assert (seen.architecture, seen.model_type, seen.dtype) == ("LlamaForCausalLM", "llama", "float32")
-    assert (seen.layers, seen.hidden_size, seen.attention_heads, seen.key_value_heads) == (4, 128, 4, 2)
+    assert (seen.architecture.name, seen.architecture.model_type, seen.architecture.dtype) == (
+        "LlamaForCausalLM",
+        "llama",
+        "float32",
+    )
+    assert (seen.architecture.layers, seen.architecture.hidden_size) == (4, 128)
+    assert (seen.architecture.attention_heads, seen.architecture.key_value_heads) == (4, 2)
     # 2 x 258x128 embeddings, 4 x (2x128x128 + 2x64x128 + 3x384x128 + 2x128), 128
     assert seen.parameters == 2 * 258 * 128 + 4 * (2 * 128 * 128 + 2 * 64 * 128 + 3 * 384 * 128 + 2 * 128) + 128
     assert seen.weight_bytes == 4 * seen.parameters
@@ -48,12 +57,12 @@ def test_what_modelopt_wrote_into_either_file_is_the_engines_name_for_it(
 ) -> None:
     old = {"producer": {"name": "modelopt", "version": "0.29.0"}, "quantization": {"quant_algo": algorithm}}
     (checkpoint / "hf_quant_config.json").write_text(json.dumps(old))
-    assert inspect(checkpoint).quantization == method
+    assert method_of(inspect(checkpoint)) == method
     config = json.loads((checkpoint / "config.json").read_text())
     stated = {"quant_method": "modelopt", "quant_algo": algorithm}
     (checkpoint / "hf_quant_config.json").write_text("{}")
     (checkpoint / "config.json").write_text(json.dumps({**config, "quantization_config": stated}))
-    assert inspect(checkpoint).quantization == method
+    assert method_of(inspect(checkpoint)) == method
 
 
 def test_the_format_of_compressed_tensors_is_kept_and_a_broken_side_file_is_a_problem(checkpoint: Path) -> None:
@@ -63,7 +72,8 @@ def test_the_format_of_compressed_tensors_is_kept_and_a_broken_side_file_is_a_pr
     stated = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
     (checkpoint / "config.json").write_text(json.dumps({**config, "quantization_config": stated}))
     seen = inspect(checkpoint)
-    assert (seen.quantization, seen.quantization_format, seen.problems) == ("compressed-tensors", "pack-quantized", ())
+    assert seen.quantization is not None and seen.problems == ()
+    assert (seen.quantization.method, seen.quantization.format) == ("compressed-tensors", "pack-quantized")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +94,8 @@ def test_an_fp8_kv_cache_that_the_checkpoint_asks_for_is_seen(
 ) -> None:
     config = json.loads((checkpoint / "config.json").read_text())
     (checkpoint / "config.json").write_text(json.dumps({**config, "quantization_config": stated}))
-    assert inspect(checkpoint).kv_cache_quantization == kv_cache
+    claimed = inspect(checkpoint).quantization
+    assert claimed is not None and claimed.kv_cache == kv_cache
 
 
 def test_the_tiny_checkpoint_is_the_same_every_time(tmp_path: Path) -> None:
@@ -147,7 +158,7 @@ def test_the_text_part_of_a_multimodal_configuration_is_read(checkpoint: Path) -
     }
     (checkpoint / "config.json").write_text(json.dumps(nested))
     seen = inspect(checkpoint)
-    assert (seen.layers, seen.dtype, seen.quantization) == (4, "float32", "awq")
+    assert (seen.architecture.layers, seen.architecture.dtype, method_of(seen)) == (4, "float32", "awq")
 
 
 @given(st.binary(max_size=400))

@@ -11,7 +11,7 @@ import pytest
 from onecat.config import load_deployment, load_profile
 from onecat.errors import OnecatError
 from onecat.planner import Plan, Reason, make_plan, to_json
-from tests.unit.planner.examples import LLAMA
+from tests.unit.planner.examples import LLAMA, llama
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "plans"
 
@@ -84,9 +84,8 @@ def test_layers_win_over_those_below_and_say_so(tmp_path: Path) -> None:
 
 
 def test_a_profiles_context_is_lowered_to_a_checkpoint_that_has_less(planned: Callable[..., Plan]) -> None:
-    from dataclasses import replace
 
-    plan = planned("cpu", checkpoint=replace(LLAMA, max_position_embeddings=512))
+    plan = planned("cpu", checkpoint=llama(max_position_embeddings=512))
     length = reason(plan, "--max-model-len")
     assert (length.value, length.origin) == ("512", "planner")
     assert "the profile's 2048 is longer" in length.why

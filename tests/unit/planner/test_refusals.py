@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,14 +10,14 @@ import pytest
 from onecat.checkpoints import Checkpoint, Problem
 from onecat.facts import Ascend, Facts, Npu, Nvidia
 from onecat.planner import Plan
-from tests.unit.planner.examples import LLAMA, V100, host
+from tests.unit.planner.examples import LLAMA, V100, host, llama
 
 TWO_V100 = host((V100, "7.0"), (V100, "7.0"))
 TWO_NPUS = Facts("npu1", ascend=Ascend(npus=(Npu(0, "910B4"), Npu(1, "910B4"))))
 
 
 def compressed(format: str) -> dict[str, str]:
-    return {"quantization": "compressed-tensors", "quantization_format": format}
+    return {"quantization": "compressed-tensors", "format": format}
 
 
 def codes(plan: Plan) -> list[str]:
@@ -65,9 +64,9 @@ def codes(plan: Plan) -> list[str]:
         ("v100x2-pcie", {"dtype": "bfloat16"}, {}, None, "dtype-bfloat16"),
         ("v100x2-pcie", {"kv-cache-dtype": "bfloat16"}, {}, None, "kv-cache-dtype-bfloat16"),
         ("v100x2-pcie", {"kv-cache-dtype": "fp8"}, {}, TWO_V100, "kv-cache-dtype-fp8"),
-        ("v100x2-pcie", {}, {"kv_cache_quantization": "fp8"}, TWO_V100, "kv-cache-dtype-fp8"),
-        ("v100x2-pcie", {"kv-cache-dtype": "auto"}, {"kv_cache_quantization": "fp8"}, None, "kv-cache-dtype-fp8"),
-        ("t4", {}, {"kv_cache_quantization": "fp8"}, None, "kv-cache-dtype-fp8"),
+        ("v100x2-pcie", {}, {"kv": "fp8"}, TWO_V100, "kv-cache-dtype-fp8"),
+        ("v100x2-pcie", {"kv-cache-dtype": "auto"}, {"kv": "fp8"}, None, "kv-cache-dtype-fp8"),
+        ("t4", {}, {"kv": "fp8"}, None, "kv-cache-dtype-fp8"),
         ("t4", {"kv-cache-dtype": "fp8"}, {}, None, "kv-cache-dtype-fp8"),
         ("v100x2-pcie", {"kv-cache-dtype": "fp8_e5m2", "attention-backend": "CUSTOM"}, {}, None, "kv-cache-dtype-fp8"),
         ("a100x2-80g", {"kv-cache-dtype": "fp8", "attention-backend": "TRITON_ATTN"}, {}, None, "kv-cache-dtype-fp8"),
@@ -96,7 +95,7 @@ def test_what_the_engine_refuses_is_refused_with_a_fix(
     code: str,
 ) -> None:
     values = {f"serve.{name}": value for name, value in serve.items()}
-    plan = planned(profile, values, replace(LLAMA, **checkpoint), facts)
+    plan = planned(profile, values, llama(**checkpoint), facts)
     assert codes(plan) == [code]
     assert plan.refusals[0].why
     assert plan.refusals[0].fix
@@ -108,9 +107,9 @@ def test_what_the_engine_refuses_is_refused_with_a_fix(
         ("v100x2-pcie", {}, {"quantization": "gptq"}, TWO_V100),
         ("v100x2-pcie", {}, {"quantization": "compressed-tensors"}, TWO_V100),
         ("v100x2-pcie", {"serve.kv-cache-dtype": "float16"}, {}, TWO_V100),
-        ("v100x2-pcie", {"serve.kv-cache-dtype": "float16"}, {"kv_cache_quantization": "fp8"}, TWO_V100),
-        ("a100x2-80g", {}, {"kv_cache_quantization": "fp8"}, None),
-        ("cpu", {}, {"kv_cache_quantization": "fp8"}, None),
+        ("v100x2-pcie", {"serve.kv-cache-dtype": "float16"}, {"kv": "fp8"}, TWO_V100),
+        ("a100x2-80g", {}, {"kv": "fp8"}, None),
+        ("cpu", {}, {"kv": "fp8"}, None),
         ("h200", {"serve.kv-cache-dtype": "fp8"}, {"quantization": "fp8"}, None),
         ("a100x2-80g", {"serve.kv-cache-dtype": "fp8"}, {}, None),
         ("a100x2-80g", {"serve.dtype": "bfloat16"}, {"quantization": "awq"}, None),
@@ -138,7 +137,7 @@ def test_what_the_engine_refuses_is_refused_with_a_fix(
         ("v100x2-pcie", {}, compressed("pack-quantized"), TWO_V100),
         # Nothing is known of what these engines take.
         ("1cat-v100", {"serve.quantization": "anything"}, {"quantization": "awq"}, TWO_V100),
-        ("1cat-v100", {}, {"kv_cache_quantization": "fp8"}, TWO_V100),
+        ("1cat-v100", {}, {"kv": "fp8"}, TWO_V100),
         ("ascend910b", {"serve.quantization": "ascend"}, {}, TWO_NPUS),
         ("ascend910b", {"serve.tensor-parallel-size": 2}, {}, TWO_NPUS),
         ("ascend910b", {"serve.tensor-parallel-size": 8}, {}, Facts("npu1")),
@@ -151,11 +150,11 @@ def test_what_works_or_cannot_be_known_is_not_refused(
     checkpoint: dict[str, Any],
     facts: Facts | None,
 ) -> None:
-    assert codes(planned(profile, values, replace(LLAMA, **checkpoint), facts)) == []
+    assert codes(planned(profile, values, llama(**checkpoint), facts)) == []
 
 
 def test_a_checkpoint_that_asks_for_an_fp8_kv_cache_is_served_with_one_of_float16(planned: Callable[..., Plan]) -> None:
-    checkpoint = replace(LLAMA, kv_cache_quantization="fp8")
+    checkpoint = llama(kv="fp8")
     [refusal] = planned("v100x2-pcie", {}, checkpoint, TWO_V100).refusals
     assert "the checkpoint asks for one" in refusal.why and refusal.fix == ("kv-cache-dtype: float16",)
     [refusal] = planned("v100x2-pcie", {"serve.kv-cache-dtype": "fp8"}, checkpoint, TWO_V100).refusals

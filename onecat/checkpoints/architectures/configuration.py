@@ -1,0 +1,82 @@
+"""config.json read with types: the fields of the language model, whether or not they stand under `text_config`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class IncompleteConfiguration(ValueError):
+    """config.json lacks a field that its architecture needs, or has it with another type. The text names the field."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """config.json. whole: the document; text: the part that describes the language model."""
+
+    whole: Mapping[str, Any]
+    text: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Configuration:
+        """The configuration that a config.json holds."""
+        for name in ("text_config", "llm_config", "language_config"):
+            inner = document.get(name)
+            if isinstance(inner, Mapping):
+                return cls(document, inner)
+        thinker = document.get("thinker_config")
+        if isinstance(thinker, Mapping) and isinstance(thinker.get("text_config"), Mapping):
+            return cls(document, thinker["text_config"])
+        return cls(document, document)
+
+    @property
+    def name(self) -> str | None:
+        """The first of `architectures`."""
+        names = self.whole.get("architectures") or self.text.get("architectures")
+        return next((each for each in names if isinstance(each, str)), None) if isinstance(names, list) else None
+
+    @property
+    def dtype(self) -> str | None:
+        for part in (self.whole, self.text):
+            for field in ("dtype", "torch_dtype"):
+                if isinstance(part.get(field), str):
+                    return str(part[field]).removeprefix("torch.")
+        return None
+
+    def integer(self, *names: str, default: int | None = None) -> int:
+        """The first of these fields that is a whole number. Raises IncompleteConfiguration when none is."""
+        found = self.optional(*names)
+        if found is not None:
+            return found
+        if default is not None:
+            return default
+        raise IncompleteConfiguration(f"config.json has no whole number `{names[0]}`")
+
+    def optional(self, *names: str) -> int | None:
+        """The first of these fields that is a whole number; None when none is."""
+        return next((self.text[name] for name in names if type(self.text.get(name)) is int), None)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        value = self.text.get(name)
+        return value if isinstance(value, bool) else default
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """A list of words, as `layer_types`; empty when there is none."""
+        value = self.text.get(name)
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return tuple(each for each in value if isinstance(each, str))
+        return ()
+
+    def part(self, name: str) -> Mapping[str, Any] | None:
+        """A part of the whole document, as `vision_config`."""
+        value = self.whole.get(name)
+        return value if isinstance(value, Mapping) else None
+
+    @property
+    def tied(self) -> bool:
+        """Whether the output head is the embedding. transformers' default is True, most models state False."""
+        for part in (self.whole, self.text):
+            if isinstance(part.get("tie_word_embeddings"), bool):
+                return bool(part["tie_word_embeddings"])
+        return False

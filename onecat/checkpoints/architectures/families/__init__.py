@@ -1,0 +1,1 @@
+"""One module for each family of architectures; the registry loads them all."""

@@ -1,0 +1,169 @@
+"""What a model is made of: its parameters, and what its layers keep for each token or sequence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+Part = Literal["language", "vision", "audio", "draft"]
+"""draft: layers for speculative decoding (MTP), which an engine loads only when it is asked to."""
+
+WeightKind = Literal["embedding", "head", "linear", "router", "norm", "convolution", "state", "bias", "other"]
+"""linear: a matrix that quantisation may touch. router: the gate of a mixture of experts. state: A_log, dt_bias, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A parameter tensor as the unquantised checkpoint has it, or several alike.
+
+    name: of the tensor in the checkpoint, with `*` for the expert's number where `count` are alike.
+    shape: [out_features, in_features] of a linear weight. layer: index of the decoder layer, None outside of them.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: WeightKind = "linear"
+    layer: int | None = None
+    count: int = 1
+    part: Part = "language"
+
+    @property
+    def module(self) -> str:
+        """The module that the tensor belongs to, as lists of ignored modules name it."""
+        return self.name.rpartition(".")[0]
+
+    @property
+    def elements(self) -> int:
+        """Elements of all `count` tensors."""
+        return math.prod(self.shape) * self.count
+
+
+@dataclass(frozen=True)
+class KeyValueLayers:
+    """Layers alike that keep a key and a value of each token for each key-value head.
+
+    layers: indices; a layer that reads another layer's keys and values is not among them.
+    head_size, value_head_size: elements. window: tokens that a sliding window keeps; chunk: tokens of a local chunk.
+    cross: keys and values are those of an encoder. sinks: with a learned sink per head.
+    """
+
+    layers: tuple[int, ...]
+    query_heads: int
+    key_value_heads: int
+    head_size: int
+    value_head_size: int
+    window: int | None = None
+    chunk: int | None = None
+    cross: bool = False
+    sinks: bool = False
+
+
+@dataclass(frozen=True)
+class LatentLayers:
+    """Layers alike that keep one compressed vector of each token (multi-head latent attention).
+
+    latent_rank, rope_size: elements kept for each token, the same on every rank. index_head_size: elements of the
+    indexer's key for each token, in layers with sparse attention. compress_ratio: tokens that one entry stands for.
+    """
+
+    layers: tuple[int, ...]
+    query_heads: int
+    latent_rank: int
+    rope_size: int
+    window: int | None = None
+    index_head_size: int | None = None
+    compress_ratio: int = 1
+
+
+@dataclass(frozen=True)
+class State:
+    """One state tensor of a sequence. name: `convolution` or `recurrent`. divided: the axis tensor parallelism divides.
+
+    dtype: as the configuration states it (`float32`), None for the model's own. grows: the axis that is longer by one
+    for each speculative token, None for none.
+    """
+
+    name: Literal["convolution", "recurrent"]
+    shape: tuple[int, ...]
+    divided: int
+    dtype: str | None = None
+    grows: int | None = None
+
+
+@dataclass(frozen=True)
+class StateLayers:
+    """Layers alike that keep a state of fixed size for each sequence, whatever its length.
+
+    states: the shapes before tensor parallelism, with the dimension that it divides and what the state is.
+    """
+
+    layers: tuple[int, ...]
+    kind: Literal["gated-delta-net", "mamba1", "mamba2", "linear", "kimi-delta", "short-convolution"]
+    states: tuple[State, ...]
+
+
+Cache = KeyValueLayers | LatentLayers | StateLayers
+
+
+@dataclass(frozen=True)
+class Experts:
+    """A mixture of experts. layers: those that have it. intermediate_size: of one routed expert."""
+
+    layers: tuple[int, ...]
+    count: int
+    per_token: int
+    intermediate_size: int
+    shared_intermediate_size: int = 0
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A tower for pictures or sound. tokens: it puts into a prompt for one item at most, None when not known."""
+
+    part: Literal["vision", "audio"]
+    layers: int
+    hidden_size: int
+    intermediate_size: int
+    heads: int
+    tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A model as its configuration describes it. Sizes in elements; None where the configuration does not tell.
+
+    name: the class in `architectures`; model_type: of the configuration; dtype: `bfloat16`.
+    intermediate_size: of the widest feed-forward network that is not an expert, 0 without one.
+    caches: what its layers keep, groups of layers alike; weights: all parameters.
+    rope_type: how positions are stretched (`yarn`), "several" when layers differ, None for not at all.
+    estimated: why caches and weights are no more than an estimate; None when they follow from the configuration.
+    """
+
+    name: str | None = None
+    model_type: str | None = None
+    dtype: str | None = None
+    layers: int | None = None
+    hidden_size: int | None = None
+    intermediate_size: int | None = None
+    attention_heads: int | None = None
+    key_value_heads: int | None = None
+    head_size: int | None = None
+    vocabulary_size: int | None = None
+    max_position_embeddings: int | None = None
+    rope_type: str | None = None
+    tied_embeddings: bool = False
+    caches: tuple[Cache, ...] = ()
+    weights: tuple[Weight, ...] = ()
+    experts: Experts | None = None
+    encoders: tuple[Encoder, ...] = ()
+    estimated: str | None = None
+
+    @property
+    def parameters(self) -> int:
+        """Elements of all parameters, those of draft layers left out, as publishers count them."""
+        return sum(each.elements for each in self.weights if each.part != "draft")
+
+    def replaced(self, **fields: Any) -> Architecture:
+        """The same with other values for these fields."""
+        return replace(self, **fields)

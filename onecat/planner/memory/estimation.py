@@ -1,0 +1,48 @@
+"""All parts of the memory model together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onecat.checkpoints import Checkpoint
+from onecat.planner.memory.kv_cache import kv_capacity, needed_for
+from onecat.planner.memory.records import Device, Estimate, GpuMemory, MemorySettings
+from onecat.planner.memory.stages import stage_layers
+from onecat.planner.memory.usage import activation_bytes, graph_bytes, overhead_bytes
+from onecat.planner.memory.weights import weight_bytes
+
+
+def estimate(checkpoint: Checkpoint, devices: Sequence[Device], settings: MemorySettings) -> Estimate:
+    """What one replica of a model takes.
+
+    Parameters:
+        devices: at least tensor_parallel x pipeline_parallel of them, by rank.
+
+    Raises ValueError when there are fewer.
+    """
+    ranks = settings.tensor_parallel * settings.pipeline_parallel
+    if len(devices) < ranks:
+        raise ValueError(f"{ranks} ranks need as many devices, not {len(devices)}")
+    stages = stage_layers(checkpoint.architecture, settings.pipeline_parallel)
+    per_gpu = []
+    for rank, device in enumerate(devices[:ranks]):
+        stage = stages[rank // settings.tensor_parallel]
+        budget = int(device.memory * settings.utilization)
+        weights = weight_bytes(checkpoint, settings, stage, device)
+        activations = activation_bytes(checkpoint, settings, stage, device)
+        graphs = graph_bytes(checkpoint, settings, stage, device)
+        overhead = overhead_bytes(checkpoint, settings, device)
+        left = budget - weights - activations - graphs - overhead
+        kv_cache = left if settings.kv_cache_bytes is None else settings.kv_cache_bytes
+        per_gpu.append(
+            GpuMemory(rank, device.memory, budget, weights, activations, graphs, overhead, device.used, kv_cache)
+        )
+    by_stage = [
+        min(each.kv_cache for each in per_gpu if each.rank // settings.tensor_parallel == stage)
+        for stage in range(settings.pipeline_parallel)
+    ]
+    capacity = kv_capacity(checkpoint.architecture, settings, stages, by_stage)
+    needed = needed_for(checkpoint.architecture, settings, stages, settings.max_model_len)
+    missing = [max(0, want - have) for want, have in zip(needed, by_stage, strict=True)]
+    estimated = tuple(filter(None, (checkpoint.architecture.estimated,)))
+    return Estimate(tuple(per_gpu), capacity, max(missing), estimated)
