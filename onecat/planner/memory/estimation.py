@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onecat.checkpoints import Checkpoint
+from onecat.planner.memory.activations import activation_bytes
+from onecat.planner.memory.graphs import graph_bytes
 from onecat.planner.memory.kv_cache import kv_capacity, needed_for
+from onecat.planner.memory.overhead import overhead_bytes
 from onecat.planner.memory.records import Device, Estimate, GpuMemory, MemorySettings
 from onecat.planner.memory.stages import stage_layers
-from onecat.planner.memory.usage import activation_bytes, graph_bytes, overhead_bytes
 from onecat.planner.memory.weights import weight_bytes
 
 
