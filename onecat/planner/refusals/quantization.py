@@ -1,0 +1,55 @@
+"""How weights are stored, and whether engine and card can read that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onecat.planner.records import Refusal
+from onecat.planner.refusals.situation import Situation, told
+
+COMPRESSED_TENSORS_CAPABILITY = dict.fromkeys(
+    ("pack-quantized", "int-quantized", "float-quantized", "nvfp4-pack-quantized"), 75
+)
+"""Least compute capability, ten times, of the schemes behind each `format` of compressed-tensors; the method as a whole
+states less (get_min_capability in vllm .../quantization/compressed_tensors/schemes/)."""
+
+
+def quantization(at: Situation) -> Iterator[Refusal]:
+    asked, found = at.value("quantization"), at.checkpoint.quantization
+    stored, form = (None, None) if found is None else (found.method, found.format)
+    known = at.schema.quantization
+    methods = [each for each in known if "/" not in each]
+    if at.schema.unknown is not None:
+        return
+    if isinstance(asked, str) and asked not in known:
+        yield Refusal(
+            "quantization-unknown",
+            f"{at.schema.family} {at.schema.version} has no quantization method {asked}",
+            ("leave quantization out: the engine reads it from the checkpoint", f"one of: {', '.join(methods)}"),
+        )
+        return
+    if stored is not None and asked is None and stored not in known:
+        yield Refusal(
+            "quantization-unknown",
+            f"the checkpoint is quantized with {stored}, which {at.schema.family} {at.schema.version} does not read",
+            (f"take a checkpoint in one of: {', '.join(methods)}",),
+        )
+        return
+    if asked == "fp8" and stored == "compressed-tensors":
+        yield Refusal(
+            "quantization-mismatch",
+            "quantization fp8 is asked for and the checkpoint is in compressed-tensors format",
+            ("leave quantization out: the engine reads it from the checkpoint",),
+        )
+        return
+    method = asked if isinstance(asked, str) else stored
+    least = known.get(method) if method is not None else None
+    if method == "compressed-tensors" and form is not None:
+        least = COMPRESSED_TENSORS_CAPABILITY.get(form, least)
+        least = known.get(f"{method}/{form}", least)
+    if at.capability is not None and least is not None and at.capability < least:
+        yield Refusal(
+            "quantization-capability",
+            f"quantization {method} needs compute capability {told(least)}; the card has {told(at.capability)}",
+            ("take a checkpoint in float16, or in a method the card can run",),
+        )
