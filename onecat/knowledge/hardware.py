@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,7 +26,9 @@ class GpuModel:
     """A product by the name that NVML reports.
 
     memory_clock_mhz, bar1_mib: as a healthy card shows them, None where no source is known.
-    device_id: its number on the PCI bus, as 1db6.
+    device_id: its number on the PCI bus, as 1db6. short: other names that people type. memory_mib: of the whole card.
+    bandwidth_gb_s: of its memory; nvlink_gb_s: of all its NVLinks, both directions together, None without NVLink; both
+    in 10^9 bytes per second. nvlink_bridge: NVLink needs a bridge between cards. pcie_generation: of its connector.
     """
 
     name: str
@@ -34,6 +37,17 @@ class GpuModel:
     memory_clock_mhz: int | None = None
     bar1_mib: int | None = None
     device_id: str | None = None
+    short: tuple[str, ...] = ()
+    memory_mib: int | None = None
+    bandwidth_gb_s: float | None = None
+    nvlink_gb_s: float | None = None
+    nvlink_bridge: bool = False
+    pcie_generation: int | None = None
+
+    @property
+    def capability(self) -> int:
+        """The compute capability, ten times."""
+        return int(self.compute_capability.replace(".", ""))
 
 
 @dataclass(frozen=True)
@@ -101,6 +115,23 @@ def gpu_model(name: str) -> GpuModel | None:
 def gpu_model_by_device(device_id: str) -> GpuModel | None:
     """The product with this number on the PCI bus, or None when the table does not know it."""
     return next((each for each in gpu_models() if each.device_id == device_id.lower()), None)
+
+
+def find_gpu(text: str) -> GpuModel | None:
+    """The product that a person means by `Tesla V100-PCIE-32GB`, `v100-32g`, `H100` or `rtx3090`; None for none."""
+
+    def plain(name: str) -> str:
+        letters = "".join(each for each in name.lower().removeprefix("nvidia ") if each.isalnum())
+        return re.sub(r"(?<=[0-9])gb", "g", letters.replace("geforce", ""))
+
+    wanted = plain(text.strip())
+    named = [each for each in gpu_models() if wanted in {plain(name) for name in (each.name, *each.short)}]
+    return gpu_model(text) or next(iter(named), None)
+
+
+def gpu_names() -> tuple[str, ...]:
+    """The shortest name of each product whose memory is known."""
+    return tuple(each.short[0] for each in gpu_models() if each.short and each.memory_mib is not None)
 
 
 def nvml_error(text: str) -> NvmlError:
