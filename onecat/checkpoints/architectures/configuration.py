@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -57,6 +57,26 @@ class Configuration:
         """The first of these fields that is a whole number; None when none is."""
         return next((self.text[name] for name in names if type(self.text.get(name)) is int), None)
 
+    def positive(self, *names: str, default: int | None = None) -> int:
+        """The first of these fields that is a whole number above 0. Raises IncompleteConfiguration when none is."""
+        found = self.integer(*names, default=default)
+        if found < 1:
+            raise IncompleteConfiguration(f"config.json has {found} for `{names[0]}`")
+        return found
+
+    def with_defaults(self, **fields: Any) -> Configuration:
+        """The same, with these values for fields of the language model that are not stated.
+
+        transformers writes only what differs from a configuration class's defaults, so files of some families lack
+        what their class defaults to.
+        """
+        return replace(self, text={**fields, **self.text})
+
+    def section(self, name: str) -> Configuration | None:
+        """A part of the document (`vision_config`) to be read like the language model's; None when there is none."""
+        part = self.part(name)
+        return None if part is None else replace(self, text=part)
+
     def flag(self, name: str, default: bool = False) -> bool:
         value = self.text.get(name)
         return value if isinstance(value, bool) else default
@@ -75,8 +95,12 @@ class Configuration:
 
     @property
     def tied(self) -> bool:
-        """Whether the output head is the embedding. transformers' default is True, most models state False."""
+        """Whether the output head is the embedding; not, where nothing states it."""
+        return self.ties(False)
+
+    def ties(self, default: bool) -> bool:
+        """Whether the output head is the embedding. default: of the family's configuration class."""
         for part in (self.whole, self.text):
             if isinstance(part.get("tie_word_embeddings"), bool):
                 return bool(part["tie_word_embeddings"])
-        return False
+        return default

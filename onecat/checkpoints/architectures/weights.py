@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from onecat.checkpoints.architectures.records import Part, Weight
 
@@ -29,6 +29,17 @@ def norm(name: str, size: int, layer: int | None = None, part: Part = "language"
     return Weight(f"{name}.weight", (size,), "norm", layer, 1, part)
 
 
+def norms(
+    prefix: str, names: Sequence[str], size: int, layer: int | None = None, *, bias: bool = False,
+    part: Part = "language",
+) -> Iterator[Weight]:  # fmt: skip
+    """Norms of one size, each with a bias [size] when they have one."""
+    for name in names:
+        yield norm(f"{prefix}{name}", size, layer, part)
+        if bias:
+            yield Weight(f"{prefix}{name}.bias", (size,), "norm", layer, 1, part)
+
+
 def attention(
     prefix: str, layer: int, hidden: int, query_heads: int, key_value_heads: int, head: int, *,
     value_head: int | None = None, bias: bool = False, output_bias: bool = False, query_key_norm: bool = False,
@@ -44,8 +55,10 @@ def attention(
         yield norm(f"{prefix}.k_norm", head, layer)
 
 
-def gated_mlp(prefix: str, layer: int, hidden: int, inner: int, count: int = 1) -> Iterator[Weight]:
+def gated_mlp(
+    prefix: str, layer: int, hidden: int, inner: int, count: int = 1, *, bias: bool = False, part: Part = "language"
+) -> Iterator[Weight]:
     """gate_proj, up_proj and down_proj of one layer, or of `count` experts (`*` in the prefix)."""
-    yield from linear(f"{prefix}.gate_proj", inner, hidden, layer, count=count)
-    yield from linear(f"{prefix}.up_proj", inner, hidden, layer, count=count)
-    yield from linear(f"{prefix}.down_proj", hidden, inner, layer, count=count)
+    yield from linear(f"{prefix}.gate_proj", inner, hidden, layer, bias=bias, count=count, part=part)
+    yield from linear(f"{prefix}.up_proj", inner, hidden, layer, bias=bias, count=count, part=part)
+    yield from linear(f"{prefix}.down_proj", hidden, inner, layer, bias=bias, count=count, part=part)

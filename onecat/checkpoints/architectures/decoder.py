@@ -1,0 +1,106 @@
+"""Dense decoders: what most families share, with the ways in which they differ as a `Style`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from onecat.checkpoints.architectures import weights
+from onecat.checkpoints.architectures.configuration import Configuration
+from onecat.checkpoints.architectures.description import common
+from onecat.checkpoints.architectures.layers import LayerRule, alike, windows
+from onecat.checkpoints.architectures.records import Architecture, KeyValueLayers, Weight
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a family's decoder differs from Llama's.
+
+    prefix: before `layers.N`; head: module of the output head. attention_bias, output_bias, mlp_bias: of q, k and v,
+    of o_proj, of the feed-forward network; None for as the configuration says. query_key_norm: over each head, or over
+    all heads together. fused: qkv_proj and gate_up_proj are one matrix each. gated: the feed-forward network has a
+    gate. norms: of one layer, by module; norm_bias: they have one. tied: when the configuration does not say.
+    """
+
+    prefix: str = "model."
+    head: str = "lm_head"
+    attention_bias: bool | None = None
+    output_bias: bool | None = None
+    mlp_bias: bool | None = None
+    query_key_norm: Literal["head", "all"] | None = None
+    fused: bool = False
+    fused_mlp: bool = False
+    gated: bool = True
+    plain_mlp: tuple[str, str] = ("c_fc", "c_proj")
+    norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
+    norm_bias: bool = False
+    tied: bool = False
+
+
+LLAMA = Style()
+
+
+def decoder(configuration: Configuration, style: Style = LLAMA, sliding: LayerRule | None = None) -> Architecture:
+    """A dense decoder, every layer with the same shapes.
+
+    Parameters:
+        sliding: which layers have the window that the configuration states, where it has no `layer_types`.
+
+    Raises IncompleteConfiguration.
+    """
+    tied = configuration.ties(style.tied)
+    layers = configuration.integer("num_hidden_layers")
+    heads, hidden = configuration.positive("num_attention_heads"), configuration.positive("hidden_size")
+    key_value_heads = configuration.positive("num_key_value_heads", default=heads)
+    head_size = configuration.optional("head_dim") or hidden // heads
+    per_layer = windows(configuration, layers, sliding)
+    caches = alike(
+        KeyValueLayers((layer,), heads, key_value_heads, head_size, head_size, window)
+        for layer, window in enumerate(per_layer)
+    )
+
+    def parameters() -> Iterator[Weight]:
+        vocabulary = configuration.positive("vocab_size")
+        yield from weights.embeddings(style.prefix, vocabulary, hidden, tied, style.head)
+        for layer in range(layers):
+            yield from _layer(configuration, style, layer, hidden, heads, key_value_heads, head_size)
+        yield from weights.norms(style.prefix, ("norm",), hidden, bias=style.norm_bias)
+
+    return common(configuration).replaced(
+        tied_embeddings=tied, head_size=head_size, caches=caches, weights=tuple(parameters())
+    )
+
+
+def _layer(
+    configuration: Configuration, style: Style, layer: int, hidden: int, heads: int, key_value_heads: int, head: int
+) -> Iterator[Weight]:
+    prefix = f"{style.prefix}layers.{layer}"
+    stated = configuration.flag("attention_bias")
+    bias = stated if style.attention_bias is None else style.attention_bias
+    output_bias = stated if style.output_bias is None else style.output_bias
+    mlp_bias = configuration.flag("mlp_bias") if style.mlp_bias is None else style.mlp_bias
+    inner = configuration.positive("intermediate_size")
+    attention = f"{prefix}.self_attn"
+    if style.fused:
+        rows = (heads + 2 * key_value_heads) * head
+        yield from weights.linear(f"{attention}.qkv_proj", rows, hidden, layer, bias=bias)
+        yield from weights.linear(f"{attention}.o_proj", hidden, heads * head, layer, bias=output_bias)
+    else:
+        yield from weights.attention(
+            attention, layer, hidden, heads, key_value_heads, head, bias=bias, output_bias=output_bias
+        )
+    if style.query_key_norm is not None:
+        whole = style.query_key_norm == "all"
+        yield weights.norm(f"{attention}.q_norm", heads * head if whole else head, layer)
+        yield weights.norm(f"{attention}.k_norm", key_value_heads * head if whole else head, layer)
+    if not style.gated:
+        into, out = style.plain_mlp
+        yield from weights.linear(f"{prefix}.mlp.{into}", inner, hidden, layer, bias=mlp_bias)
+        yield from weights.linear(f"{prefix}.mlp.{out}", hidden, inner, layer, bias=mlp_bias)
+    elif style.fused_mlp:
+        yield from weights.linear(f"{prefix}.mlp.gate_up_proj", 2 * inner, hidden, layer, bias=mlp_bias)
+        yield from weights.linear(f"{prefix}.mlp.down_proj", hidden, inner, layer, bias=mlp_bias)
+    else:
+        yield from weights.gated_mlp(f"{prefix}.mlp", layer, hidden, inner, bias=mlp_bias)
+    yield from weights.norms(f"{prefix}.", style.norms, hidden, layer, bias=style.norm_bias)
