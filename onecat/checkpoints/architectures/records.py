@@ -17,8 +17,10 @@ WeightKind = Literal["embedding", "head", "linear", "router", "norm", "convoluti
 class Weight:
     """A parameter tensor as the unquantised checkpoint has it, or several alike.
 
-    name: of the tensor in the checkpoint, with `*` for the expert's number where `count` are alike.
-    shape: [out_features, in_features] of a linear weight. layer: index of the decoder layer, None outside of them.
+    name: of the tensor in the checkpoint, with `*` for the expert's number where `count` are alike; without it, and
+    `count` more than one, a single tensor holds all of them along its first axis (or transposed, as Llama 4's).
+    shape: [out_features, in_features] of a linear weight, of one expert.
+    layer: index of the decoder layer, None outside of them.
     """
 
     name: str
@@ -81,7 +83,8 @@ class State:
     """One state tensor of a sequence. name: `convolution` or `recurrent`. divided: the axis tensor parallelism divides.
 
     dtype: as the configuration states it (`float32`), None for the model's own. grows: the axis that is longer by one
-    for each speculative token, None for none.
+    for each speculative token, None for none. groups, group_size: the divided axis holds so many groups of so many
+    elements beside its heads; where the ranks do not divide the groups, it is widened to one group for each rank.
     """
 
     name: Literal["convolution", "recurrent"]
@@ -89,6 +92,25 @@ class State:
     divided: int
     dtype: str | None = None
     grows: int | None = None
+    groups: int = 0
+    group_size: int = 0
+
+    def on_rank(self, tensor_parallel: int, speculative_tokens: int = 0) -> tuple[int, ...]:
+        """The shape on one of `tensor_parallel` ranks. Raises ValueError when they do not divide the state.
+
+        Source: vllm 0.27.1, vllm/model_executor/layers/mamba/mamba_utils.py (MambaStateShapeCalculator).
+        """
+        shape = list(self.shape)
+        if self.groups % tensor_parallel:
+            shape[self.divided] += (tensor_parallel - self.groups) * self.group_size
+        if shape[self.divided] % tensor_parallel:
+            raise ValueError(
+                f"{shape[self.divided]} of the {self.name} state do not divide among {tensor_parallel} ranks"
+            )
+        shape[self.divided] //= tensor_parallel
+        if self.grows is not None:
+            shape[self.grows] += speculative_tokens
+        return tuple(shape)
 
 
 @dataclass(frozen=True)
@@ -135,7 +157,8 @@ class Architecture:
 
     name: the class in `architectures`; model_type: of the configuration; dtype: `bfloat16`.
     intermediate_size: of the widest feed-forward network that is not an expert, 0 without one.
-    caches: what its layers keep, groups of layers alike; weights: all parameters.
+    caches: what its layers keep, groups of layers alike; draft_caches: what the layers of the part "draft" keep
+    where an engine loads them, their indices counted on from the last layer; weights: all parameters.
     rope_type: how positions are stretched (`yarn`), "several" when layers differ, None for not at all.
     estimated: why caches and weights are no more than an estimate; None when they follow from the configuration.
     """
@@ -154,6 +177,7 @@ class Architecture:
     rope_type: str | None = None
     tied_embeddings: bool = False
     caches: tuple[Cache, ...] = ()
+    draft_caches: tuple[Cache, ...] = ()
     weights: tuple[Weight, ...] = ()
     experts: Experts | None = None
     encoders: tuple[Encoder, ...] = ()

@@ -1,0 +1,62 @@
+"""gpt-oss: experts whose tensors are stored together, a sink per head, and a sliding window in every second layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onecat.checkpoints.architectures import weights
+from onecat.checkpoints.architectures.configuration import Configuration
+from onecat.checkpoints.architectures.description import common
+from onecat.checkpoints.architectures.mixtures import fused_experts, router
+from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
+from onecat.checkpoints.architectures.registry import family
+
+
+@family("GptOssForCausalLM")
+def gpt_oss(configuration: Configuration) -> Architecture:
+    """In MXFP4 `gate_up_proj` and `down_proj` are stored as `..._blocks` and `..._scales`.
+
+    Source: transformers' modeling_gpt_oss.py.
+    """
+    base = common(configuration)
+    hidden, layers = configuration.integer("hidden_size"), configuration.integer("num_hidden_layers")
+    heads, key_value_heads = configuration.integer("num_attention_heads"), configuration.integer("num_key_value_heads")
+    head = configuration.integer("head_dim", default=64)
+    count, inner = configuration.integer("num_local_experts"), configuration.integer("intermediate_size")
+    bias = configuration.flag("attention_bias", True)
+    kinds = configuration.words("layer_types") or tuple(
+        "full_attention" if index % 2 else "sliding_attention" for index in range(layers)
+    )
+
+    def all_weights() -> Iterator[Weight]:
+        yield from weights.embeddings("model.", configuration.integer("vocab_size"), hidden, base.tied_embeddings)
+        for layer in range(layers):
+            prefix = f"model.layers.{layer}"
+            yield weights.norm(f"{prefix}.input_layernorm", hidden, layer)
+            yield from weights.attention(
+                f"{prefix}.self_attn", layer, hidden, heads, key_value_heads, head, bias=bias, output_bias=bias
+            )
+            yield Weight(f"{prefix}.self_attn.sinks", (heads,), "other", layer)
+            yield weights.norm(f"{prefix}.post_attention_layernorm", hidden, layer)
+            yield from router(f"{prefix}.mlp.router", count, hidden, layer, bias=True)
+            yield from fused_experts(f"{prefix}.mlp.experts", layer, hidden, inner, count)
+            yield Weight(f"{prefix}.mlp.experts.gate_up_proj_bias", (2 * inner,), "bias", layer, count)
+            yield Weight(f"{prefix}.mlp.experts.down_proj_bias", (hidden,), "bias", layer, count)
+        yield weights.norm("model.norm", hidden)
+
+    def kept(kind: str, window: int | None) -> KeyValueLayers:
+        alike = tuple(index for index, each in enumerate(kinds[:layers]) if each == kind)
+        return KeyValueLayers(alike, heads, key_value_heads, head, head, window, sinks=True)
+
+    both = (
+        kept("full_attention", None),
+        kept("sliding_attention", configuration.integer("sliding_window", default=128)),
+    )
+    per_token = configuration.integer("num_experts_per_tok", "experts_per_token")
+    return base.replaced(
+        head_size=head,
+        intermediate_size=0,
+        caches=tuple(each for each in both if each.layers),
+        weights=tuple(all_weights()),
+        experts=Experts(tuple(range(layers)), count, per_token, inner),
+    )

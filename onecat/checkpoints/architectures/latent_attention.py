@@ -1,0 +1,78 @@
+"""Multi-head latent attention (MLA), with or without the indexer of sparse attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from onecat.checkpoints.architectures import weights
+from onecat.checkpoints.architectures.configuration import Configuration
+from onecat.checkpoints.architectures.records import LatentLayers, Weight
+
+
+@dataclass(frozen=True)
+class LatentAttention:
+    """Sizes in elements. query_rank: None when queries are projected in one step. index_heads: 0 without an indexer."""
+
+    hidden: int
+    heads: int
+    query_rank: int | None
+    latent_rank: int
+    plain_size: int
+    rope_size: int
+    value_size: int
+    bias: bool
+    index_heads: int = 0
+    index_head_size: int = 0
+
+    @classmethod
+    def of(cls, configuration: Configuration) -> LatentAttention:
+        """By the names of DeepSeek's configuration."""
+        indexed = configuration.optional("index_topk") is not None
+        return cls(
+            configuration.integer("hidden_size"),
+            configuration.integer("num_attention_heads"),
+            configuration.optional("q_lora_rank"),
+            configuration.integer("kv_lora_rank"),
+            configuration.integer("qk_nope_head_dim"),
+            configuration.integer("qk_rope_head_dim"),
+            configuration.integer("v_head_dim"),
+            configuration.flag("attention_bias"),
+            configuration.integer("index_n_heads") if indexed else 0,
+            configuration.integer("index_head_dim") if indexed else 0,
+        )
+
+    def weights(self, prefix: str, layer: int) -> Iterator[Weight]:
+        """The projections of one layer.
+
+        Source: transformers' modeling_deepseek_v3.py (DeepseekV3Attention) and modeling_deepseek_v32.py (indexer).
+        """
+        query_size = self.heads * (self.plain_size + self.rope_size)
+        if self.query_rank is None:
+            yield from weights.linear(f"{prefix}.q_proj", query_size, self.hidden, layer)
+        else:
+            yield from weights.linear(f"{prefix}.q_a_proj", self.query_rank, self.hidden, layer, bias=self.bias)
+            yield weights.norm(f"{prefix}.q_a_layernorm", self.query_rank, layer)
+            yield from weights.linear(f"{prefix}.q_b_proj", query_size, self.query_rank, layer)
+        kept = self.latent_rank + self.rope_size
+        yield from weights.linear(f"{prefix}.kv_a_proj_with_mqa", kept, self.hidden, layer, bias=self.bias)
+        yield weights.norm(f"{prefix}.kv_a_layernorm", self.latent_rank, layer)
+        expanded = self.heads * (self.plain_size + self.value_size)
+        yield from weights.linear(f"{prefix}.kv_b_proj", expanded, self.latent_rank, layer)
+        yield from weights.linear(f"{prefix}.o_proj", self.hidden, self.heads * self.value_size, layer, bias=self.bias)
+        if self.index_heads:
+            yield from self._indexer(f"{prefix}.indexer", layer)
+
+    def _indexer(self, prefix: str, layer: int) -> Iterator[Weight]:
+        queries = self.index_heads * self.index_head_size
+        yield from weights.linear(f"{prefix}.wq_b", queries, self.query_rank or self.hidden, layer)
+        yield from weights.linear(f"{prefix}.wk", self.index_head_size, self.hidden, layer)
+        yield weights.norm(f"{prefix}.k_norm", self.index_head_size, layer)
+        yield Weight(f"{prefix}.k_norm.bias", (self.index_head_size,), "bias", layer)
+        yield from weights.linear(f"{prefix}.weights_proj", self.index_heads, self.hidden, layer)
+
+    def cache(self, layers: tuple[int, ...]) -> LatentLayers:
+        """What these layers keep."""
+        return LatentLayers(
+            layers, self.heads, self.latent_rank, self.rope_size, index_head_size=self.index_head_size or None
+        )

@@ -1,0 +1,69 @@
+"""Mixtures of experts by the names that checkpoints of the Hugging Face layout use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from onecat.checkpoints.architectures import weights
+from onecat.checkpoints.architectures.configuration import Configuration
+from onecat.checkpoints.architectures.records import Part, Weight
+
+
+def router(name: str, experts: int, hidden: int, layer: int, *, bias: bool = False) -> Iterator[Weight]:
+    """The gate [experts, hidden] that chooses experts for a token, and its bias [experts]."""
+    yield Weight(f"{name}.weight", (experts, hidden), "router", layer)
+    if bias:
+        yield Weight(f"{name}.bias", (experts,), "bias", layer)
+
+
+def fused_experts(prefix: str, layer: int, hidden: int, inner: int, count: int) -> Iterator[Weight]:
+    """`gate_up_proj` and `down_proj` that each hold all experts of a layer in one tensor."""
+    yield Weight(f"{prefix}.gate_up_proj", (2 * inner, hidden), "linear", layer, count)
+    yield Weight(f"{prefix}.down_proj", (hidden, inner), "linear", layer, count)
+
+
+def separate_experts(prefix: str, layer: int, hidden: int, inner: int, count: int) -> Iterator[Weight]:
+    """gate_proj, up_proj and down_proj of each expert."""
+    yield from weights.gated_mlp(f"{prefix}.*", layer, hidden, inner, count)
+
+
+def grouped_router_mixture(
+    prefix: str, layer: int, hidden: int, inner: int, count: int, shared: int, *, correction_bias: bool = True
+) -> Iterator[Weight]:
+    """The mixture of DeepSeek-V2 and V3, which GLM, Kimi and others took over.
+
+    Parameters:
+        inner, shared: intermediate sizes of one routed expert and of all shared experts together (0 for none).
+
+    Source: transformers' modeling_deepseek_v3.py (DeepseekV3MoE, DeepseekV3TopkRouter).
+    """
+    yield from router(f"{prefix}.gate", count, hidden, layer)
+    if correction_bias:
+        yield Weight(f"{prefix}.gate.e_score_correction_bias", (count,), "bias", layer)
+    yield from separate_experts(f"{prefix}.experts", layer, hidden, inner, count)
+    if shared:
+        yield from weights.gated_mlp(f"{prefix}.shared_experts", layer, hidden, shared)
+
+
+def of_part(part: Part, members: Iterable[Weight]) -> Iterator[Weight]:
+    """The same weights, told to be of a part."""
+    return (replace(each, part=part) for each in members)
+
+
+def layers_after_dense(configuration: Configuration, layers: int) -> tuple[int, ...]:
+    """Layers with experts by `first_k_dense_replace` and `moe_layer_freq`, which may be a list of 0 and 1."""
+    frequency = configuration.text.get("moe_layer_freq", 1)
+    if isinstance(frequency, list):
+        return tuple(index for index, each in enumerate(frequency[:layers]) if each)
+    first = configuration.integer("first_k_dense_replace", default=0)
+    step = frequency if type(frequency) is int and frequency > 0 else 1
+    return tuple(index for index in range(layers) if index >= first and index % step == 0)
+
+
+def layers_by_step(configuration: Configuration, layers: int) -> tuple[int, ...]:
+    """Layers with experts by `decoder_sparse_step` and `mlp_only_layers`."""
+    step = configuration.integer("decoder_sparse_step", default=1)
+    dense = configuration.text.get("mlp_only_layers")
+    excluded = set(dense) if isinstance(dense, list) else set()
+    return tuple(index for index in range(layers) if index not in excluded and step > 0 and (index + 1) % step == 0)

@@ -1,0 +1,58 @@
+"""The vision tower of Qwen3-VL and Qwen3.5."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from onecat.checkpoints.architectures.configuration import Configuration
+from onecat.checkpoints.architectures.mixtures import of_part
+from onecat.checkpoints.architectures.records import Encoder, Weight, WeightKind
+
+LARGEST_PICTURE = 16_777_216
+"""Pixels of the largest picture, `size.longest_edge` in preprocessor_config.json of Qwen3-VL and Qwen3.5."""
+
+
+def vision_tower(configuration: Configuration, prefix: str) -> tuple[Encoder, tuple[Weight, ...]] | None:
+    """The tower and its parameters; None without `vision_config`.
+
+    Source: transformers' modeling_qwen3_vl.py (Qwen3VLVisionModel).
+    """
+    part = configuration.part("vision_config")
+    if part is None:
+        return None
+    sizes = Configuration(part, part)
+    merged = sizes.integer("patch_size") * sizes.integer("spatial_merge_size")
+    encoder = Encoder(
+        "vision", sizes.integer("depth"), sizes.integer("hidden_size"), sizes.integer("intermediate_size"),
+        sizes.integer("num_heads"), LARGEST_PICTURE // merged**2,
+    )  # fmt: skip
+    return encoder, tuple(of_part("vision", _weights(sizes, encoder, prefix, part)))
+
+
+def _weights(sizes: Configuration, encoder: Encoder, prefix: str, part: Mapping[str, Any]) -> Iterator[Weight]:
+    hidden, inner, patch = encoder.hidden_size, encoder.intermediate_size, sizes.integer("patch_size")
+    volume = (sizes.integer("in_channels", default=3), sizes.integer("temporal_patch_size"), patch, patch)
+    yield from _biased(f"{prefix}patch_embed.proj", (hidden, *volume), "convolution")
+    yield Weight(f"{prefix}pos_embed.weight", (sizes.integer("num_position_embeddings"), hidden), "embedding")
+    for index in range(encoder.layers):
+        block = f"{prefix}blocks.{index}"
+        yield from _biased(f"{block}.norm1", (hidden,), "norm")
+        yield from _biased(f"{block}.norm2", (hidden,), "norm")
+        yield from _biased(f"{block}.attn.qkv", (3 * hidden, hidden))
+        yield from _biased(f"{block}.attn.proj", (hidden, hidden))
+        yield from _biased(f"{block}.mlp.linear_fc1", (inner, hidden))
+        yield from _biased(f"{block}.mlp.linear_fc2", (hidden, inner))
+    wide, out = hidden * sizes.integer("spatial_merge_size") ** 2, sizes.integer("out_hidden_size")
+    indexes = part.get("deepstack_visual_indexes")
+    deep = len(indexes) if isinstance(indexes, list) else 0
+    mergers = (f"{prefix}merger", hidden), *((f"{prefix}deepstack_merger_list.{index}", wide) for index in range(deep))
+    for merger, normed in mergers:
+        yield from _biased(f"{merger}.norm", (normed,), "norm")
+        yield from _biased(f"{merger}.linear_fc1", (wide, wide))
+        yield from _biased(f"{merger}.linear_fc2", (out, wide))
+
+
+def _biased(name: str, shape: tuple[int, ...], kind: WeightKind = "linear") -> Iterator[Weight]:
+    yield Weight(f"{name}.weight", shape, kind)
+    yield Weight(f"{name}.bias", shape[:1], "bias")
