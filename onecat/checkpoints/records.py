@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 from onecat.checkpoints.architectures import Architecture
 from onecat.checkpoints.quantization import Quantization
+from onecat.checkpoints.tensors import StoredTensors
 
 
 @dataclass(frozen=True)
@@ -17,25 +17,6 @@ class Problem:
     text: str
     where: str
     fix: str
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTensors:
-    """A tensor of a weight file, or several alike: the experts of one layer are one row.
-
-    name: with `*` for the expert's number where `count` are alike. dtype: as safetensors names it. bytes: of all.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    count: int
-    bytes: int
-
-    @property
-    def elements(self) -> int:
-        """Elements of all `count` tensors, packed ones as they are stored."""
-        return math.prod(self.shape) * self.count
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,69 @@
+"""What a configuration says of quantisation, read with types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The part of a configuration that describes quantisation. where: the file that it stands in."""
+
+    stated: Mapping[str, Any] = field(default_factory=dict)
+    where: str = "config.json"
+
+    def word(self, *names: str) -> str | None:
+        """The first of these fields that is a word."""
+        return next((self.stated[name] for name in names if isinstance(self.stated.get(name), str)), None)
+
+    def integer(self, *names: str) -> int | None:
+        """The first of these fields that is a whole number."""
+        return next((self.stated[name] for name in names if type(self.stated.get(name)) is int), None)
+
+    def number(self, *names: str) -> float | None:
+        """The first of these fields that is a number."""
+        return next((self.stated[name] for name in names if type(self.stated.get(name)) in (int, float)), None)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        value = self.stated.get(name)
+        return value if isinstance(value, bool) else default
+
+    def words(self, *names: str) -> tuple[str, ...]:
+        """The words of the first of these fields that is a list with some, or a word with commas."""
+        for name in names:
+            value = self.stated.get(name)
+            if isinstance(value, str) and value:
+                return tuple(part.strip() for part in value.split(","))
+            if isinstance(value, (list, tuple)) and value:
+                return tuple(_words(value))
+        return ()
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        value = self.stated.get(name)
+        return tuple(each for each in value if type(each) is int) if isinstance(value, list) else ()
+
+    def part(self, name: str) -> Claim | None:
+        """A part that is an object."""
+        value = self.stated.get(name)
+        return Claim(value, self.where) if isinstance(value, Mapping) else None
+
+    def parts(self, name: str) -> tuple[tuple[str, Claim], ...]:
+        """The members of a part that are objects, by name."""
+        value = self.stated.get(name)
+        if not isinstance(value, Mapping):
+            return ()
+        return tuple((key, Claim(each, self.where)) for key, each in value.items() if isinstance(each, Mapping))
+
+    def has(self, *names: str) -> bool:
+        return any(self.stated.get(name) is not None for name in names)
+
+
+def _words(value: list[Any] | tuple[Any, ...]) -> Iterator[str]:
+    """Words of a list, and of lists in it: AutoRound writes blocks as lists of lists."""
+    for each in value:
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, (list, tuple)):
+            yield from _words(each)
