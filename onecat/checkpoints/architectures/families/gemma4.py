@@ -1,0 +1,140 @@
+"""Gemma 4, dense and with experts: local and global layers with heads of different size and number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onecat.checkpoints.architectures import gemma4_towers, weights
+from onecat.checkpoints.architectures.configuration import Configuration
+from onecat.checkpoints.architectures.description import common
+from onecat.checkpoints.architectures.layers import alike
+from onecat.checkpoints.architectures.records import Architecture, Encoder, Experts, KeyValueLayers, Weight
+from onecat.checkpoints.architectures.registry import family
+
+NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
+EXPERT_NORMS = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
+IMAGE_TOKENS = 280
+"""Of one picture, where `vision_soft_tokens_per_image` is not stated (transformers' processing_gemma4.py)."""
+
+
+@family("Gemma4ForCausalLM")
+def gemma4(configuration: Configuration) -> Architecture:
+    """Source: transformers' modeling_gemma4.py, configuration_gemma4.py."""
+    return _text(_filled(configuration), "model.")
+
+
+@family("Gemma4ForConditionalGeneration")
+def gemma4_with_towers(configuration: Configuration) -> Architecture:
+    """A vision tower, and in the small models one for sound, before the text model.
+
+    Source: transformers' modeling_gemma4.py (Gemma4VisionModel, Gemma4AudioModel, Gemma4MultimodalEmbedder).
+    """
+    configuration = _filled(configuration)
+    architecture = _text(configuration, "model.language_model.")
+    hidden = configuration.positive("hidden_size")
+    towers: list[Weight] = []
+    encoders: list[Encoder] = []
+    if (vision := configuration.section("vision_config")) is not None:
+        tokens = configuration.whole.get("vision_soft_tokens_per_image")
+        towers.extend(gemma4_towers.vision_weights(vision, hidden))
+        encoders.append(gemma4_towers.vision_encoder(vision, tokens if isinstance(tokens, int) else IMAGE_TOKENS))
+    if (audio := configuration.section("audio_config")) is not None:
+        towers.extend(gemma4_towers.audio_weights(audio, hidden))
+        encoders.append(gemma4_towers.audio_encoder(audio))
+    return architecture.replaced(weights=(*architecture.weights, *towers), encoders=tuple(encoders))
+
+
+def _filled(stated: Configuration) -> Configuration:
+    return stated.with_defaults(
+        vocab_size=262144, hidden_size=2304, intermediate_size=9216, num_hidden_layers=30, num_attention_heads=8,
+        num_key_value_heads=4, head_dim=256, global_head_dim=512, sliding_window=512, max_position_embeddings=131072,
+        hidden_size_per_layer_input=256, vocab_size_per_layer_input=262144,
+    )  # fmt: skip
+
+
+def _text(configuration: Configuration, prefix: str) -> Architecture:
+    """The decoder. Layers at the end that share keys and values have none of their own."""
+    layers, tied = configuration.integer("num_hidden_layers"), configuration.ties(True)
+    every = tuple(_layer(configuration, index, layers) for index in range(layers))
+    kept = layers - configuration.integer("num_kv_shared_layers", default=0)
+    hidden = configuration.positive("hidden_size")
+
+    def parameters() -> Iterator[Weight]:
+        yield from weights.embeddings(prefix, configuration.positive("vocab_size"), hidden, tied)
+        for layer, cache in enumerate(every):
+            yield from _layer_weights(configuration, f"{prefix}layers.{layer}", layer, cache, layer < kept)
+        yield weights.norm(f"{prefix}norm", hidden)
+        if inputs := configuration.integer("hidden_size_per_layer_input", default=0):
+            words = configuration.positive("vocab_size_per_layer_input")
+            yield Weight(f"{prefix}embed_tokens_per_layer.weight", (words, layers * inputs), "embedding")
+            yield from weights.linear(f"{prefix}per_layer_model_projection", layers * inputs, hidden)
+            yield weights.norm(f"{prefix}per_layer_projection_norm", inputs)
+
+    return common(configuration).replaced(
+        tied_embeddings=tied,
+        caches=alike(every[:kept]),
+        weights=tuple(parameters()),
+        experts=_experts(configuration, layers),
+    )
+
+
+def _experts(configuration: Configuration, layers: int) -> Experts | None:
+    count = configuration.optional("num_experts")
+    if not configuration.flag("enable_moe_block") or not count:
+        return None
+    inner = configuration.positive("moe_intermediate_size", "expert_intermediate_size")
+    return Experts(tuple(range(layers)), count, configuration.positive("top_k_experts"), inner)
+
+
+def _layer(configuration: Configuration, layer: int, layers: int) -> KeyValueLayers:
+    """One layer's keys and values; the last layer is a global one whatever `layer_types` says."""
+    heads, head = configuration.positive("num_attention_heads"), configuration.positive("head_dim")
+    key_value_heads = configuration.positive("num_key_value_heads")
+    types = configuration.words("layer_types")
+    is_global = types[layer] == "full_attention" if layer < len(types) else (layer + 1) % 6 == 0
+    if not is_global and layer != layers - 1:
+        window = configuration.positive("sliding_window")
+        return KeyValueLayers((layer,), heads, key_value_heads, head, head, window)
+    if configuration.flag("attention_k_eq_v"):
+        key_value_heads = configuration.optional("num_global_key_value_heads") or key_value_heads
+    head = configuration.optional("global_head_dim") or head
+    return KeyValueLayers((layer,), heads, key_value_heads, head, head)
+
+
+def _layer_weights(
+    configuration: Configuration, prefix: str, layer: int, cache: KeyValueLayers, keeps: bool
+) -> Iterator[Weight]:
+    """keeps: the layer has keys and values of its own. With `attention_k_eq_v` global layers have no v_proj."""
+    hidden, attention = configuration.positive("hidden_size"), f"{prefix}.self_attn"
+    bias = configuration.flag("attention_bias")
+    queries, keys = cache.query_heads * cache.head_size, cache.key_value_heads * cache.head_size
+    yield from weights.linear(f"{attention}.q_proj", queries, hidden, layer, bias=bias)
+    yield weights.norm(f"{attention}.q_norm", cache.head_size, layer)
+    if keeps:
+        yield from weights.linear(f"{attention}.k_proj", keys, hidden, layer, bias=bias)
+        yield weights.norm(f"{attention}.k_norm", cache.head_size, layer)
+        if cache.window is not None or not configuration.flag("attention_k_eq_v"):
+            yield from weights.linear(f"{attention}.v_proj", keys, hidden, layer, bias=bias)
+    yield from weights.linear(f"{attention}.o_proj", hidden, queries, layer, bias=bias)
+    wide = configuration.flag("use_double_wide_mlp") and not keeps
+    inner = configuration.positive("intermediate_size") * (2 if wide else 1)
+    yield from weights.gated_mlp(f"{prefix}.mlp", layer, hidden, inner)
+    yield from weights.norms(f"{prefix}.", NORMS, hidden, layer)
+    yield Weight(f"{prefix}.layer_scalar", (1,), "other", layer)
+    if (experts := _experts(configuration, layer + 1)) is not None:
+        yield from _expert_weights(prefix, layer, hidden, experts)
+    if inputs := configuration.integer("hidden_size_per_layer_input", default=0):
+        yield from weights.linear(f"{prefix}.per_layer_input_gate", inputs, hidden, layer)
+        yield from weights.linear(f"{prefix}.per_layer_projection", hidden, inputs, layer)
+        yield weights.norm(f"{prefix}.post_per_layer_input_norm", hidden, layer)
+
+
+def _expert_weights(prefix: str, layer: int, hidden: int, experts: Experts) -> Iterator[Weight]:
+    """A router and experts beside the dense network, all experts of a layer in one tensor."""
+    count, inner = experts.count, experts.intermediate_size
+    yield Weight(f"{prefix}.router.proj.weight", (count, hidden), "router", layer)
+    yield Weight(f"{prefix}.router.scale", (hidden,), "other", layer)
+    yield Weight(f"{prefix}.router.per_expert_scale", (count,), "other", layer)
+    yield Weight(f"{prefix}.experts.gate_up_proj", (2 * inner, hidden), "linear", layer, count)
+    yield Weight(f"{prefix}.experts.down_proj", (hidden, inner), "linear", layer, count)
+    yield from weights.norms(f"{prefix}.", EXPERT_NORMS, hidden, layer)
