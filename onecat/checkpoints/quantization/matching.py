@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 Matching = Literal["all", "name", "regex", "wildcard", "components", "below", "search"]
@@ -59,28 +59,81 @@ def names_of(module: str) -> tuple[str, ...]:
 
 
 class ModuleIndex:
-    """Patterns in order, ready to be asked for many modules."""
+    """Patterns in order, ready to be asked for many modules.
+
+    Lists of a thousand patterns are common, and models of ten thousand modules too: patterns are filed by their
+    fixed part, and only those without one are tried in turn.
+    """
 
     def __init__(self, patterns: Iterable[tuple[str, Matching]]) -> None:
-        self._exact: dict[str, list[int]] = {}
-        self._others: list[tuple[int, re.Pattern[str]]] = []
+        self._names: dict[str, list[int]] = {}
+        self._inside: dict[str, list[int]] = {}
+        self._starts: dict[str, list[int]] = {}
+        self._stems: dict[str, list[tuple[int, re.Pattern[str]]]] = {}
+        self._lengths: set[int] = set()
         for position, (stated, matching) in enumerate(patterns):
-            if matching == "name":
-                self._exact.setdefault(stated.removesuffix(".weight"), []).append(position)
+            plain = stated.strip(".").removesuffix(".weight")
+            if matching == "name" or (matching == "wildcard" and not _SPECIAL.search(stated)):
+                self._names.setdefault(plain, []).append(position)
+            elif matching in ("components", "below") and "*" not in stated:
+                filed = self._inside if matching == "components" else self._starts
+                filed.setdefault(plain, []).append(position)
+                self._lengths.add(plain.count(".") + 1)
             else:
-                self._others.append((position, re.compile(_expression(stated, matching))))
+                stem = _stem(stated) if matching in ("wildcard", "below") else ""
+                compiled = re.compile(_expression(stated, matching))
+                self._stems.setdefault(stem, []).append((position, compiled))
 
     def find(self, module: str, start: int = 0) -> int | None:
         """The position of the first pattern from `start` on that covers a module, None when none does."""
         return min(self._candidates(names_of(module), start), default=None)
 
     def _candidates(self, names: tuple[str, ...], start: int) -> Iterator[int]:
-        for name in names:
-            yield from (position for position in self._exact.get(name, ()) if position >= start)
-        for position, pattern in self._others:
-            if position >= start and any(pattern.match(name) for name in names):
-                yield position
-                return
+        for filed, asked in (
+            (self._names, names),
+            (self._starts, _unique(names, _prefixes) if self._starts else ()),
+            (self._inside, _runs(names, self._lengths) if self._inside else ()),
+        ):
+            for each in asked:
+                yield from (position for position in filed.get(each, ()) if position >= start)
+        for stem in ("", *_unique(names, _stems)):
+            for position, pattern in self._stems.get(stem, ()):
+                if position >= start and any(pattern.match(name) for name in names):
+                    yield position
+                    break
+
+
+_SPECIAL = re.compile(r"[*?\[]")
+
+
+def _unique(names: tuple[str, ...], parts: Callable[[str], Iterator[str]]) -> Iterable[str]:
+    return dict.fromkeys(part for name in names for part in parts(name))
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    """A module and all that it is inside of."""
+    words = name.split(".")
+    return (".".join(words[:end]) for end in range(1, len(words) + 1))
+
+
+def _runs(names: tuple[str, ...], lengths: Iterable[int]) -> set[str]:
+    """All runs of so many whole components."""
+    found = set()
+    for name in names:
+        words = name.split(".")
+        for length in lengths:
+            found.update(".".join(words[start : start + length]) for start in range(len(words) - length + 1))
+    return found
+
+
+def _stems(name: str) -> Iterator[str]:
+    return (f"{prefix}." for prefix in _prefixes(name))
+
+
+def _stem(stated: str) -> str:
+    """The components before the first that has a wildcard, with their dot; empty when the first has one."""
+    special = _SPECIAL.search(stated)
+    return stated[: special.start()].rpartition(".")[0] + "." if special and "." in stated[: special.start()] else ""
 
 
 def _expression(stated: str, matching: Matching) -> str:
