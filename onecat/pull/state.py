@@ -1,0 +1,111 @@
+"""What a pull keeps in the target directory: its lock, its parts, and a record that says whether all is whole.
+
+All of it lies in DIRECTORY/.onecat-pull. The record (state.json, schema onecat.pull-state/1) is written before the
+first file and says `"complete": false` until the last one is in its place; `onecat.checkpoints` reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from onecat.errors import ExitCode, OnecatError
+from onecat.files import read_json, write_json
+from onecat.pull.names import STATE_DIRECTORY
+
+SCHEMA = "onecat.pull-state/1"
+STATE_FILE = "state.json"
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A file that was put in place. modified: its st_mtime_ns then, which tells that nobody changed it since."""
+
+    size: int
+    modified: int
+    sha256: str
+    checked: str | None
+    validator: str | None = None
+
+
+@dataclass(frozen=True)
+class PullState:
+    """source, revision: what the directory is made from. files: what is in its place, by path."""
+
+    source: str
+    revision: str | None
+    complete: bool
+    files: Mapping[str, Recorded]
+
+    def with_file(self, path: str, row: Recorded) -> PullState:
+        return replace(self, files={**self.files, path: row})
+
+
+def state_directory(directory: Path) -> Path:
+    return directory / STATE_DIRECTORY
+
+
+def read_state(directory: Path) -> PullState | None:
+    """The record of a directory; None where no pull was, or its record is damaged (all is checked anew then)."""
+    try:
+        document = read_json(state_directory(directory) / STATE_FILE)
+        if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+            return None
+        return PullState(
+            str(document["source"]),
+            document["revision"],
+            bool(document["complete"]),
+            {str(path): Recorded(**row) for path, row in document["files"].items()},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def write_state(directory: Path, state: PullState) -> None:
+    """Write the record atomically."""
+    files = {path: asdict(row) for path, row in sorted(state.files.items())}
+    document = {
+        "schema": SCHEMA,
+        "complete": state.complete,
+        "source": state.source,
+        "revision": state.revision,
+        "files": files,
+    }
+    write_json(state_directory(directory) / STATE_FILE, document, 0o644)
+
+
+@contextlib.contextmanager
+def only_pull(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Holds the directory's lock, so that no second pull writes there. Raises OnecatError when another one does.
+
+    The kernel gives the lock of a killed process back by itself.
+    """
+    path = state_directory(directory) / "lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+", encoding="utf-8") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            stream.seek(0)
+            holder = stream.read(100).strip()
+            raise OnecatError(
+                f"another onecat (process {holder or '?'}) pulls into this directory",
+                expected="one pull at a time",
+                where=str(directory),
+                next_steps=["wait for it, or stop it with Ctrl-C: what it has is kept"],
+                code=ExitCode.ROLLED_BACK,
+            ) from error
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            say("this file system has no locks: do not start a second pull into this directory")
+        stream.truncate(0)
+        stream.write(f"{os.getpid()}\n")
+        stream.flush()
+        yield
