@@ -2,63 +2,91 @@
 
 from __future__ import annotations
 
-from onecat.checkpoints import Architecture, Checkpoint, Quantization
-from onecat.checkpoints.architectures import Weight
+from onecat.checkpoints import Architecture, Checkpoint
+from onecat.checkpoints.architectures import KeyValueLayers, LatentLayers, Weight
+from onecat.planner.memory.layouts import DTYPE_BYTES, kept_bytes
+from onecat.planner.memory.parameters import Parameter, parameters, stem_of
 from onecat.planner.memory.records import Device, MemorySettings
-from onecat.planner.memory.sharding import columns_of_rank, division_of, key_value_layers, rows_of_rank
+from onecat.planner.memory.sharding import division_of, heads_of, rank_shape
 from onecat.planner.memory.stages import Stage
+from onecat.planner.memory.versions import behaviour_of
 
-DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "half": 2, "float": 4}
+_TRANSPOSED = (".qweight", ".qzeros", ".scales")
+_ALONG_COLUMNS = (".g_idx", ".weight_g_idx")
 
 
 def weight_bytes(checkpoint: Checkpoint, settings: MemorySettings, stage: Stage, device: Device) -> int:
-    """Bytes of the weights of one rank of a stage.
+    """Bytes of the weights of one rank of a stage: what the engine logs as model loading.
 
-    From the headers where there are weight files, else from the architecture and its quantisation.
+    From the headers where there are weight files, else from the architecture and its quantisation. With the tables of
+    sines that models keep, and the second form of kv_b_proj that latent attention calculates with.
     """
     architecture = checkpoint.architecture
-    total = sum(
-        _held(each, checkpoint.quantization, architecture, settings)
-        for each in architecture.weights
-        if _on_stage(each, stage, settings)
-    )
-    if stage.last and not stage.first and architecture.tied_embeddings:
-        total += sum(
-            _held(each, checkpoint.quantization, architecture, settings)
-            for each in architecture.weights
-            if each.kind == "embedding"
-        )
-    return total
+    total = 0
+    for each in parameters(checkpoint):
+        if _held(each.weight, architecture, stage, settings):
+            total += _bytes(each, architecture, settings, device)
+    return total + rotary_bytes(architecture, settings) + _absorbed_bytes(architecture, settings, stage)
 
 
-def _on_stage(weight: Weight, stage: Stage, settings: MemorySettings) -> bool:
+def _held(weight: Weight, architecture: Architecture, stage: Stage, settings: MemorySettings) -> bool:
+    """Whether ranks of the stage hold it. Source: vllm/model_executor/models (is_first_rank, is_last_rank)."""
     if weight.part == "draft":
         return settings.draft_layers > 0 and stage.last
-    if weight.layer is not None and weight.part == "language":
+    if weight.part != "language":
+        return stage.first and not settings.text_only
+    if weight.layer is not None:
         return weight.layer in stage.layers
-    if weight.kind == "embedding" or weight.part in ("vision", "audio"):
-        return stage.first
+    if weight.kind == "embedding":
+        return stage.first or (stage.last and (architecture.tied_embeddings or settings.draft_layers > 0))
     return stage.last
 
 
-def _held(
-    weight: Weight, quantization: Quantization | None, architecture: Architecture, settings: MemorySettings
-) -> int:
-    division = division_of(weight.module)
-    heads = key_value_layers(architecture, weight.layer)
-    ranks, count = settings.tensor_parallel, weight.count
-    if settings.expert_parallel and count > 1:
-        ranks, count = 1, -(-count // settings.tensor_parallel)
-    if not weight.shape:
-        return DTYPE_BYTES[settings.dtype]
-    rows = rows_of_rank(weight.shape[0], division, ranks, heads)
-    elements = rows
-    for size in weight.shape[1:2]:
-        elements *= columns_of_rank(size, division, ranks)
-    for size in weight.shape[2:]:
-        elements *= size
-    scheme = quantization.scheme_of(weight.module) if quantization and weight.kind == "linear" else None
-    if scheme is None:
-        return elements * count * DTYPE_BYTES[settings.dtype]
-    scales = elements / scheme.group_size if scheme.group_size else 0.0
-    return int((elements * scheme.bits / 8 + scales * (1 if scheme.scale_dtype == "F8_E4M3" else 2)) * count)
+def _bytes(parameter: Parameter, architecture: Architecture, settings: MemorySettings, device: Device) -> int:
+    row, weight = parameter.row, parameter.weight
+    ranks, copies = settings.tensor_parallel, row.count
+    shape = row.shape
+    outer = 1 if weight.count > 1 and row.count == 1 and len(shape) > 1 and shape[0] == weight.count else 0
+    if settings.expert_parallel and weight.count > 1:
+        held = -(-weight.count // ranks)
+        ranks, copies = 1, held if copies > 1 else copies
+        shape = (held, *shape[1:]) if outer else shape
+    on_rank = rank_shape(
+        shape,
+        division_of(stem_of(weight.name)),
+        ranks,
+        heads=heads_of(architecture, weight),
+        outer=outer,
+        transposed=parameter.suffix in _TRANSPOSED,
+        one_axis_is_in=parameter.suffix in _ALONG_COLUMNS,
+    )
+    return copies * kept_bytes(parameter, on_rank, settings, device, behaviour_of(settings.engine_version))
+
+
+def rotary_bytes(architecture: Architecture, settings: MemorySettings) -> int:
+    """The tables of sines and cosines, one for each kind of attention that turns positions in its own way.
+
+    [max_position_embeddings, rotary size] in the model's dtype.
+    Source: vllm/model_executor/layers/rotary_embedding/base.py, __init__.py (_ROPE_DICT).
+    """
+    sizes = {
+        (each.window is not None and architecture.rope_type == "several", each.head_size)
+        for each in architecture.caches
+        if isinstance(each, KeyValueLayers) and not each.cross
+    }
+    elements = sum(size for _, size in sizes)
+    elements += sum({each.rope_size for each in architecture.caches if isinstance(each, LatentLayers)})
+    return (architecture.max_position_embeddings or 0) * elements * DTYPE_BYTES[settings.dtype]
+
+
+def _absorbed_bytes(architecture: Architecture, settings: MemorySettings, stage: Stage) -> int:
+    """kv_b_proj again, unquantised, as two matrices for each head.
+
+    Source: vllm/model_executor/layers/attention/mla_attention.py (process_weights_after_loading: W_UV, W_UK_T).
+    """
+    elements = sum(
+        each.elements
+        for each in architecture.weights
+        if each.name.endswith("kv_b_proj.weight") and _held(each, architecture, stage, settings)
+    )
+    return elements // settings.tensor_parallel * DTYPE_BYTES[settings.dtype]

@@ -1,0 +1,90 @@
+"""The profile run's pass through the decoder: the layer that has the most alive at once."""
+
+from __future__ import annotations
+
+from onecat.checkpoints import Architecture, Checkpoint
+from onecat.checkpoints.architectures import KeyValueLayers, LatentLayers, StateLayers
+from onecat.planner.memory.batches import Batch
+from onecat.planner.memory.layouts import kernel_of
+from onecat.planner.memory.records import Device, MemorySettings
+from onecat.planner.memory.stages import Stage
+from onecat.planner.memory.versions import Behaviour
+
+LATENT_WORKSPACE_TOKENS = 64 * 1024
+"""Most tokens of context that latent attention unpacks at once (vllm/model_executor/layers/attention/
+mla_attention.py, determine_chunked_prefill_workspace_size)."""
+
+
+def peak_bytes(
+    checkpoint: Checkpoint, batch: Batch, settings: MemorySettings, stage: Stage, device: Device, behaviour: Behaviour
+) -> int:
+    """Bytes that are alive in the largest layer."""
+    architecture = checkpoint.architecture
+    parts = [_feed_forward(checkpoint, batch, settings, device)]
+    if architecture.experts is not None and set(architecture.experts.layers) & set(stage.layers):
+        parts.append(_mixture(checkpoint, batch, settings, device, behaviour))
+    parts += [_attention(architecture, each, batch, settings) for each in architecture.caches]
+    return max(parts)
+
+
+def _quantised_activations(checkpoint: Checkpoint, settings: MemorySettings, device: Device) -> bool:
+    """Whether activations are turned into 8 or 4 bits, so that both forms are alive."""
+    schemes = checkpoint.quantization.schemes if checkpoint.quantization is not None else ()
+    return any(each.activations and kernel_of(each, settings, device) != "marlin" for each in schemes)
+
+
+def _feed_forward(checkpoint: Checkpoint, batch: Batch, settings: MemorySettings, device: Device) -> int:
+    """Residual, the layer's input and its caller's, gate and up, and their product."""
+    inner = (checkpoint.architecture.intermediate_size or 0) // settings.tensor_parallel
+    copy = batch.tokens * inner if _quantised_activations(checkpoint, settings, device) else 0
+    return 3 * batch.states + batch.tokens * 3 * inner * batch.size + copy
+
+
+def _mixture(
+    checkpoint: Checkpoint, batch: Batch, settings: MemorySettings, device: Device, behaviour: Behaviour
+) -> int:
+    """Two caches of a chunk's tokens for each of their experts, the larger of two shared ones and the product.
+
+    Source: vllm/model_executor/layers/fused_moe/fused_moe.py (fused_experts_impl, workspace_shapes).
+    """
+    architecture = checkpoint.architecture
+    experts = architecture.experts
+    assert experts is not None
+    inner = experts.intermediate_size
+    if not settings.expert_parallel:
+        inner //= settings.tensor_parallel
+    tokens = min(batch.tokens, behaviour.moe_chunk or batch.tokens)
+    hidden = architecture.hidden_size or 0
+    rows = tokens * experts.per_token
+    caches = rows * (max(2 * inner, hidden) + inner) * batch.size
+    if _quantised_activations(checkpoint, settings, device):
+        caches += tokens * hidden + rows * inner
+    shared = 3 * experts.shared_intermediate_size // settings.tensor_parallel
+    scores = batch.tokens * experts.count * (4 + batch.size)
+    return 4 * batch.states + max(caches, batch.tokens * shared * batch.size) + scores
+
+
+def _attention(
+    architecture: Architecture, cache: KeyValueLayers | LatentLayers | StateLayers, batch: Batch,
+    settings: MemorySettings,
+) -> int:  # fmt: skip
+    ranks = settings.tensor_parallel
+    if isinstance(cache, KeyValueLayers):
+        heads = -(-cache.query_heads // ranks)
+        kept = -(-cache.key_value_heads // ranks)
+        projected = heads * cache.head_size + kept * (cache.head_size + cache.value_head_size)
+        turned = heads * cache.head_size + kept * cache.head_size
+        output = heads * cache.value_head_size
+        return 3 * batch.states + batch.tokens * (projected + turned + output) * batch.size
+    if isinstance(cache, LatentLayers):
+        unpacked = _unpacked_rows(architecture) // ranks
+        context = min(max(8 * settings.max_model_len, 4 * batch.sequences * 16), LATENT_WORKSPACE_TOKENS)
+        queries = -(-cache.query_heads // ranks) * (cache.latent_rank + cache.rope_size)
+        return 3 * batch.states + (context * unpacked + batch.tokens * (queries + unpacked)) * batch.size
+    states = sum(-(-each.shape[each.divided] // ranks) for each in cache.states if each.name == "convolution")
+    return 3 * batch.states + batch.tokens * 3 * states * batch.size
+
+
+def _unpacked_rows(architecture: Architecture) -> int:
+    """Elements of keys and values of one token that kv_b_proj makes for all heads."""
+    return next((each.shape[0] for each in architecture.weights if each.name.endswith("kv_b_proj.weight")), 0)

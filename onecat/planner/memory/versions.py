@@ -1,0 +1,59 @@
+"""What differs between versions of the engine, read from versions.yaml."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from packaging.version import Version
+
+from onecat.resources import read_table
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How one version divides memory; versions.yaml says what each field means."""
+
+    utilization: float
+    engine: Literal["v0", "v1"]
+    v1_capability: int
+    v2_always: bool
+    v2_dense: bool
+    v2_architectures: tuple[str, ...]
+    batch_large: tuple[int, int]
+    batch_small: tuple[int, int]
+    batch_largest: tuple[int, int] | None
+    a100_is_small: bool
+    long_chunk: int
+    sampler: Literal["sort", "triton"]
+    communication_inside: bool
+    growth_only: bool
+    persistent_inside: bool
+    graphs_inside: bool
+    v2_graphs_inside: bool
+    moe_chunk: int
+    mxfp4_rounding: tuple[int, int]
+
+
+@functools.cache
+def behaviour_of(version: str) -> Behaviour:
+    """How a version of vLLM behaves: all rows up to it, later ones on top. Raises InvalidVersion for no version."""
+    asked = Version(version)
+    merged: dict[str, Any] = {}
+    for row in _rows():
+        if Version(row["since"]) <= asked:
+            merged |= row
+    names = {each.name for each in fields(Behaviour)}
+    return Behaviour(**{name: _frozen(value) for name, value in merged.items() if name in names})
+
+
+@functools.cache
+def _rows() -> tuple[Mapping[str, Any], ...]:
+    return tuple(read_table(Path(__file__).with_name("versions.yaml"))["versions"])
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
