@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration
 from onecat.checkpoints.architectures.records import Part, Weight
+
+ExpertWeights = Callable[[str, int, int, int, int], Iterator[Weight]]
+"""Experts of a layer, from the prefix, the layer, hidden size, intermediate size of one expert and their number."""
 
 
 def router(name: str, experts: int, hidden: int, layer: int, *, bias: bool = False) -> Iterator[Weight]:
@@ -28,9 +31,16 @@ def separate_experts(prefix: str, layer: int, hidden: int, inner: int, count: in
     yield from weights.gated_mlp(f"{prefix}.*", layer, hidden, inner, count)
 
 
+def numbered_experts(prefix: str, layer: int, hidden: int, inner: int, count: int) -> Iterator[Weight]:
+    """w1 (gate), w2 (down) and w3 (up) of each expert, the names of Mixtral."""
+    for name, shape in (("w1", (inner, hidden)), ("w2", (hidden, inner)), ("w3", (inner, hidden))):
+        yield Weight(f"{prefix}.*.{name}.weight", shape, "linear", layer, count)
+
+
 def grouped_router_mixture(
-    prefix: str, layer: int, hidden: int, inner: int, count: int, shared: int, *, correction_bias: bool = True
-) -> Iterator[Weight]:
+    prefix: str, layer: int, hidden: int, inner: int, count: int, shared: int, *,
+    correction_bias: bool = True, experts_of_layer: ExpertWeights = separate_experts,
+) -> Iterator[Weight]:  # fmt: skip
     """The mixture of DeepSeek-V2 and V3, which GLM, Kimi and others took over.
 
     Parameters:
@@ -41,7 +51,7 @@ def grouped_router_mixture(
     yield from router(f"{prefix}.gate", count, hidden, layer)
     if correction_bias:
         yield Weight(f"{prefix}.gate.e_score_correction_bias", (count,), "bias", layer)
-    yield from separate_experts(f"{prefix}.experts", layer, hidden, inner, count)
+    yield from experts_of_layer(f"{prefix}.experts", layer, hidden, inner, count)
     if shared:
         yield from weights.gated_mlp(f"{prefix}.shared_experts", layer, hidden, shared)
 

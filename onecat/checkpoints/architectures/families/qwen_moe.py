@@ -1,4 +1,4 @@
-"""Qwen's mixtures of experts with ordinary attention: Qwen2-MoE and Qwen3-MoE."""
+"""Qwen's mixtures of experts with ordinary attention: Qwen2-MoE, Qwen3-MoE and Qwen3-VL-MoE."""
 
 from __future__ import annotations
 
@@ -6,23 +6,62 @@ from collections.abc import Iterator
 
 from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration
-from onecat.checkpoints.architectures.description import common
-from onecat.checkpoints.architectures.mixtures import layers_by_step, router, separate_experts
+from onecat.checkpoints.architectures.mixtures import (
+    ExpertWeights,
+    fused_experts,
+    layers_by_step,
+    router,
+    separate_experts,
+)
+from onecat.checkpoints.architectures.qwen_vision import vision_tower
 from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
 from onecat.checkpoints.architectures.registry import family
+from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
 
 
-@family("Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM")
-def qwen_moe(configuration: Configuration) -> Architecture:
-    """Qwen2-MoE has biases on q, k and v and a gated shared expert; Qwen3-MoE norms over heads instead.
+@family("Qwen2MoeForCausalLM")
+def qwen2_moe(configuration: Configuration) -> Architecture:
+    """With biases on q, k and v, and a gated shared expert.
 
-    Source: transformers' modeling_qwen2_moe.py and modeling_qwen3_moe.py.
+    Source: transformers' modeling_qwen2_moe.py.
     """
-    base = common(configuration)
-    second = base.name == "Qwen2MoeForCausalLM"
-    hidden, layers = configuration.integer("hidden_size"), configuration.integer("num_hidden_layers")
-    heads = configuration.integer("num_attention_heads")
-    key_value_heads = configuration.integer("num_key_value_heads", default=heads)
+    return _qwen_moe(configuration, second=True)
+
+
+@family("Qwen3MoeForCausalLM")
+def qwen3_moe(configuration: Configuration) -> Architecture:
+    """With norms over the heads of q and k.
+
+    Source: transformers' modeling_qwen3_moe.py.
+    """
+    return _qwen_moe(configuration)
+
+
+@family("Qwen3VLMoeForConditionalGeneration")
+def qwen3_vl_moe(configuration: Configuration) -> Architecture:
+    """Qwen3-MoE with a vision tower; the experts of a layer are one tensor unless they are quantised.
+
+    Source: transformers' modeling_qwen3_vl_moe.py.
+    """
+    together = configuration.part("quantization_config") is None
+    language = _qwen_moe(
+        configuration,
+        prefix="model.language_model.",
+        experts_of_layer=fused_experts if together else separate_experts,
+    )
+    vision = vision_tower(configuration, "model.visual.")
+    if vision is None:
+        return language
+    return language.replaced(encoders=(vision[0],), weights=(*language.weights, *vision[1]))
+
+
+def _qwen_moe(
+    configuration: Configuration, *, second: bool = False, prefix: str = "model.",
+    experts_of_layer: ExpertWeights = separate_experts,
+) -> Architecture:  # fmt: skip
+    hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
+    heads = configuration.positive("num_attention_heads")
+    key_value_heads = configuration.positive("num_key_value_heads", default=heads)
     head = configuration.integer("head_dim", default=hidden // heads)
     count, inner = configuration.integer("num_experts"), configuration.integer("moe_intermediate_size")
     shared = configuration.integer("shared_expert_intermediate_size", default=0) if second else 0
@@ -30,32 +69,27 @@ def qwen_moe(configuration: Configuration) -> Architecture:
     bias = configuration.flag("qkv_bias" if second else "attention_bias", second)
     window = configuration.optional("sliding_window") if configuration.flag("use_sliding_window") else None
 
-    def feed_forward(prefix: str, layer: int) -> Iterator[Weight]:
+    def attention(name: str, layer: int) -> Iterator[Weight]:
+        return weights.attention(
+            f"{name}.self_attn", layer, hidden, heads, key_value_heads, head,
+            bias=bias, output_bias=bias and not second, query_key_norm=not second,
+        )  # fmt: skip
+
+    def feed_forward(name: str, layer: int) -> Iterator[Weight]:
         if layer not in mixed:
-            yield from weights.gated_mlp(prefix, layer, hidden, configuration.integer("intermediate_size"))
+            yield from weights.gated_mlp(f"{name}.mlp", layer, hidden, configuration.integer("intermediate_size"))
             return
-        yield from router(f"{prefix}.gate", count, hidden, layer)
-        yield from separate_experts(f"{prefix}.experts", layer, hidden, inner, count)
+        yield from router(f"{name}.mlp.gate", count, hidden, layer)
+        yield from experts_of_layer(f"{name}.mlp.experts", layer, hidden, inner, count)
         if shared:
-            yield from weights.gated_mlp(f"{prefix}.shared_expert", layer, hidden, shared)
-            yield Weight(f"{prefix}.shared_expert_gate.weight", (1, hidden), "router", layer)
+            yield from weights.gated_mlp(f"{name}.mlp.shared_expert", layer, hidden, shared)
+            yield Weight(f"{name}.mlp.shared_expert_gate.weight", (1, hidden), "router", layer)
 
-    def all_weights() -> Iterator[Weight]:
-        yield from weights.embeddings("model.", configuration.integer("vocab_size"), hidden, base.tied_embeddings)
-        for layer in range(layers):
-            prefix = f"model.layers.{layer}"
-            yield weights.norm(f"{prefix}.input_layernorm", hidden, layer)
-            yield from weights.attention(
-                f"{prefix}.self_attn", layer, hidden, heads, key_value_heads, head,
-                bias=bias, output_bias=bias and not second, query_key_norm=not second,
-            )  # fmt: skip
-            yield weights.norm(f"{prefix}.post_attention_layernorm", hidden, layer)
-            yield from feed_forward(f"{prefix}.mlp", layer)
-        yield weights.norm("model.norm", hidden)
-
-    return base.replaced(
-        intermediate_size=base.intermediate_size if len(mixed) < layers else shared,
-        caches=(KeyValueLayers(tuple(range(layers)), heads, key_value_heads, head, head, window),),
-        weights=tuple(all_weights()),
-        experts=Experts(mixed, count, configuration.integer("num_experts_per_tok"), inner, shared),
-    )
+    return sparse_decoder(
+        configuration,
+        attention,
+        feed_forward,
+        (KeyValueLayers(tuple(range(layers)), heads, key_value_heads, head, head, window),),
+        Experts(mixed, count, configuration.integer("num_experts_per_tok"), inner, shared),
+        prefix=prefix,
+    ).replaced(head_size=head)

@@ -1,0 +1,66 @@
+"""MiMo-V2: attention to a window in most layers, whose heads differ from those of the layers that see everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from onecat.checkpoints.architectures import weights
+from onecat.checkpoints.architectures.configuration import Configuration, IncompleteConfiguration
+from onecat.checkpoints.architectures.layers import alike
+from onecat.checkpoints.architectures.mixtures import grouped_router_mixture, layers_after_dense
+from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
+from onecat.checkpoints.architectures.registry import family
+from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
+
+
+@family("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM")
+def mimo_v2(configuration: Configuration) -> Architecture:
+    """Source: vllm 0.27.1, vllm/model_executor/models/mimo_v2.py."""
+    hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
+    pattern = configuration.text.get("hybrid_layer_pattern")
+    if not isinstance(pattern, list) or len(pattern) < layers:
+        raise IncompleteConfiguration("`hybrid_layer_pattern` in config.json does not tell the kind of every layer")
+    kinds = (_attention(configuration, "", False), _attention(configuration, "swa_", True))
+    count, inner = configuration.integer("n_routed_experts"), configuration.integer("moe_intermediate_size")
+    shared = inner * (configuration.optional("n_shared_experts") or 0)
+    mixed = layers_after_dense(configuration, layers)
+
+    def kept(layer: int) -> KeyValueLayers:
+        return kinds[pattern[layer] == 1]
+
+    def attention(name: str, layer: int) -> Iterator[Weight]:
+        kind = kept(layer)
+        yield from weights.attention(
+            f"{name}.self_attn", layer, hidden, kind.query_heads, kind.key_value_heads, kind.head_size,
+            value_head=kind.value_head_size, bias=configuration.flag("attention_bias"),
+        )  # fmt: skip
+        if kind.sinks:
+            yield Weight(f"{name}.self_attn.attention_sink_bias", (kind.query_heads,), "other", layer)
+
+    def feed_forward(name: str, layer: int) -> Iterator[Weight]:
+        if layer in mixed:
+            yield from grouped_router_mixture(f"{name}.mlp", layer, hidden, inner, count, shared)
+        else:
+            yield from weights.gated_mlp(f"{name}.mlp", layer, hidden, configuration.integer("intermediate_size"))
+
+    return sparse_decoder(
+        configuration,
+        attention,
+        feed_forward,
+        alike(replace(kept(layer), layers=(layer,)) for layer in range(layers)),
+        Experts(mixed, count, configuration.integer("num_experts_per_tok"), inner, shared),
+    )
+
+
+def _attention(configuration: Configuration, prefix: str, windowed: bool) -> KeyValueLayers:
+    head = configuration.integer(f"{prefix}head_dim")
+    return KeyValueLayers(
+        (),
+        configuration.positive(f"{prefix}num_attention_heads"),
+        configuration.positive(f"{prefix}num_key_value_heads"),
+        head,
+        configuration.integer(f"{prefix}v_head_dim", default=head),
+        configuration.integer("sliding_window_size", "sliding_window") if windowed else None,
+        sinks=configuration.flag("add_swa_attention_sink_bias" if windowed else "add_full_attention_sink_bias"),
+    )
