@@ -29,7 +29,9 @@ class MemorySettings:
     dtype: of the model (`float16`). block_size: tokens, None for the engine's own. kv_cache_bytes: per GPU, when it is
     given and not computed. draft_layers: layers of speculative decoding that are loaded; speculative_tokens: of each
     step. graphs: whether CUDA graphs are captured. text_only: no pictures or sound are let in.
-    quantization: what `--quantization` asks for, None for the checkpoint's own.
+    quantization: what `--quantization` asks for, None for the checkpoint's own. capability: of the devices, ten times,
+    None when there is none or it is not known. hybrid_manager: sliding windows keep only what they need, as they do
+    unless --disable-hybrid-kv-cache-manager is given.
     """
 
     engine_version: str
@@ -53,6 +55,8 @@ class MemorySettings:
     attention_backend: str | None = None
     expert_parallel: bool = False
     platform: Literal["cuda", "cpu", "ascend"] = "cuda"
+    capability: int | None = None
+    hybrid_manager: bool = True
 
 
 @dataclass(frozen=True)

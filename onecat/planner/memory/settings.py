@@ -77,6 +77,8 @@ def resolved_settings(
         attention_backend=_word(flags, "attention-backend"),
         expert_parallel=flags.get("enable-expert-parallel") is True,
         platform=platform,
+        capability=device.capability,
+        hybrid_manager=flags.get("disable-hybrid-kv-cache-manager") is not True,
     )
 
 
