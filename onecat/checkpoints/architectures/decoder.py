@@ -18,9 +18,10 @@ class Style:
     """How a family's decoder differs from Llama's.
 
     prefix: before `layers.N`; head: module of the output head. attention_bias, output_bias, mlp_bias: of q, k and v,
-    of o_proj, of the feed-forward network; None for as the configuration says. query_key_norm: over each head, or over
-    all heads together. fused: qkv_proj and gate_up_proj are one matrix each. gated: the feed-forward network has a
-    gate. norms: of one layer, by module; norm_bias: they have one. tied: when the configuration does not say.
+    of o_proj, of the feed-forward network; None for as the configuration says. query_key_norm: over each head, over
+    all heads together, or with weights of its own for each head. fused: q, k and v are one matrix; fused_mlp: gate
+    and up are. plain_mlp: up and down of a feed-forward network without a gate. norms: of one layer; norm_bias: they
+    have one. tied: when nothing says.
     """
 
     prefix: str = "model."
@@ -28,11 +29,10 @@ class Style:
     attention_bias: bool | None = None
     output_bias: bool | None = None
     mlp_bias: bool | None = None
-    query_key_norm: Literal["head", "all"] | None = None
+    query_key_norm: Literal["head", "all", "each"] | None = None
     fused: bool = False
     fused_mlp: bool = False
-    gated: bool = True
-    plain_mlp: tuple[str, str] = ("c_fc", "c_proj")
+    plain_mlp: tuple[str, str] | None = None
     norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
     norm_bias: bool = False
     tied: bool = False
@@ -91,10 +91,10 @@ def _layer(
             attention, layer, hidden, heads, key_value_heads, head, bias=bias, output_bias=output_bias
         )
     if style.query_key_norm is not None:
-        whole = style.query_key_norm == "all"
-        yield weights.norm(f"{attention}.q_norm", heads * head if whole else head, layer)
-        yield weights.norm(f"{attention}.k_norm", key_value_heads * head if whole else head, layer)
-    if not style.gated:
+        for name, count in (("q_norm", heads), ("k_norm", key_value_heads)):
+            shape = {"head": (head,), "all": (count * head,), "each": (count, head)}[style.query_key_norm]
+            yield Weight(f"{attention}.{name}.weight", shape, "norm", layer)
+    if style.plain_mlp is not None:
         into, out = style.plain_mlp
         yield from weights.linear(f"{prefix}.mlp.{into}", inner, hidden, layer, bias=mlp_bias)
         yield from weights.linear(f"{prefix}.mlp.{out}", hidden, inner, layer, bias=mlp_bias)

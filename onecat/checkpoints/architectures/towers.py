@@ -42,12 +42,54 @@ def siglip(prefix: str, vision: Configuration) -> Iterator[Weight]:
     yield Weight(f"{prefix}embeddings.patch_embedding.weight", shape, "convolution", part="vision")
     yield Weight(f"{prefix}embeddings.patch_embedding.bias", (hidden,), "bias", part="vision")
     yield Weight(f"{prefix}embeddings.position_embedding.weight", (positions, hidden), "other", part="vision")
+    yield from _clip_layers(prefix, vision, hidden, inner)
+    yield from weights.norms(prefix, ("post_layernorm",), hidden, bias=True, part="vision")
+
+
+def clip(prefix: str, vision: Configuration) -> Iterator[Weight]:
+    """CLIP's vision model without the projection that its text model shares.
+
+    Source: transformers' modeling_clip.py.
+    """
+    hidden, inner = vision.positive("hidden_size"), vision.positive("intermediate_size")
+    patch = vision.positive("patch_size")
+    positions = (vision.positive("image_size") // patch) ** 2 + 1
+    shape = (hidden, vision.positive("num_channels", default=3), patch, patch)
+    yield Weight(f"{prefix}embeddings.class_embedding", (hidden,), "other", part="vision")
+    yield Weight(f"{prefix}embeddings.patch_embedding.weight", shape, "convolution", part="vision")
+    yield Weight(f"{prefix}embeddings.position_embedding.weight", (positions, hidden), "other", part="vision")
+    yield from weights.norms(prefix, ("pre_layrnorm", "post_layernorm"), hidden, bias=True, part="vision")
+    yield from _clip_layers(prefix, vision, hidden, inner)
+
+
+def _clip_layers(prefix: str, vision: Configuration, hidden: int, inner: int) -> Iterator[Weight]:
     for layer in range(vision.integer("num_hidden_layers")):
         inside = f"{prefix}encoder.layers.{layer}."
         yield from plain_attention(f"{inside}self_attn.", ("q_proj", "k_proj", "v_proj", "out_proj"), hidden)
         yield from plain_mlp(f"{inside}mlp.", ("fc1", "fc2"), hidden, inner)
         yield from weights.norms(inside, ("layer_norm1", "layer_norm2"), hidden, bias=True, part="vision")
-    yield from weights.norms(prefix, ("post_layernorm",), hidden, bias=True, part="vision")
+
+
+def pixtral(prefix: str, vision: Configuration) -> Iterator[Weight]:
+    """Pixtral's tower for pictures of any size.
+
+    Source: transformers' modeling_pixtral.py.
+    """
+    hidden, inner = vision.positive("hidden_size"), vision.positive("intermediate_size")
+    patch, channels = vision.positive("patch_size"), vision.positive("num_channels", default=3)
+    heads = vision.positive("num_attention_heads")
+    queries = heads * (vision.optional("head_dim") or hidden // heads)
+    yield Weight(f"{prefix}patch_conv.weight", (hidden, channels, patch, patch), "convolution", part="vision")
+    yield weights.norm(f"{prefix}ln_pre", hidden, part="vision")
+    for layer in range(vision.integer("num_hidden_layers")):
+        inside = f"{prefix}transformer.layers.{layer}."
+        for name in ("q_proj", "k_proj", "v_proj"):
+            yield from weights.linear(f"{inside}attention.{name}", queries, hidden, part="vision")
+        yield from weights.linear(f"{inside}attention.o_proj", hidden, queries, part="vision")
+        yield from weights.linear(f"{inside}feed_forward.gate_proj", inner, hidden, part="vision")
+        yield from weights.linear(f"{inside}feed_forward.up_proj", inner, hidden, part="vision")
+        yield from weights.linear(f"{inside}feed_forward.down_proj", hidden, inner, part="vision")
+        yield from weights.norms(inside, ("attention_norm", "ffn_norm"), hidden, part="vision")
 
 
 def plain_attention(prefix: str, names: tuple[str, ...], size: int, bias: bool = True) -> Iterator[Weight]:
