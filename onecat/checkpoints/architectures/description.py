@@ -44,8 +44,17 @@ def common(configuration: Configuration) -> Architecture:
         vocabulary_size=configuration.optional("vocab_size"),
         max_position_embeddings=configuration.optional("max_position_embeddings"),
         rope_type=_rope_type(text.get("rope_parameters") or text.get("rope_scaling")),
+        rotary_share=_rotary_share(text),
+        rotary_sections="mrope_section" in (text.get("rope_parameters") or text.get("rope_scaling") or {}),
         tied_embeddings=configuration.tied,
     )
+
+
+def _rotary_share(text: Mapping[str, Any]) -> float:
+    parameters = text.get("rope_parameters")
+    stated = parameters.get("partial_rotary_factor") if isinstance(parameters, Mapping) else None
+    share = stated if stated is not None else text.get("partial_rotary_factor")
+    return float(share) if isinstance(share, (int, float)) and 0 < share <= 1 else 1.0
 
 
 def _rope_type(parameters: Any) -> str | None:
