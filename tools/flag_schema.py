@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -22,6 +23,8 @@ from typing import Any
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 
+ARGUMENTS = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
+"""Where the arguments of `vllm serve` are: since 0.32, and before."""
 TEXT, INTEGER, NUMBER, SIZE, SIZE_OR_AUTO = "text", "integer", "number", "size", "size-or-auto"
 JSON, JSON_OR_TEXT = "json", "json-or-text"
 """Kinds of values. A size may be written as 1k (1000) or 1K (1024)."""
@@ -41,12 +44,11 @@ KINDS_BY_CONVERTER = {
 def main() -> None:
     with contextlib.redirect_stdout(sys.stderr):
         from vllm.config.model import _FLOAT16_NOT_SUPPORTED_MODELS
-        from vllm.entrypoints.openai.cli_args import make_arg_parser
         from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
         from vllm.utils.argparse_utils import FlexibleArgumentParser
         from vllm.version import __version__
 
-        parser = make_arg_parser(FlexibleArgumentParser())
+        parser = arguments_module().make_arg_parser(FlexibleArgumentParser())
         quantization = {name: least_capability(name) for name in sorted(QUANTIZATION_METHODS)}
     version = str(__version__).split("+")[0]
     out = io.StringIO()
@@ -61,6 +63,14 @@ def main() -> None:
         if not isinstance(action, argparse._HelpAction):
             out.write(f"  {long_name(action)}: {json.dumps(row(action), default=str)}\n")
     sys.stdout.write(out.getvalue())
+
+
+def arguments_module() -> Any:
+    """The module that makes the parser of `vllm serve`."""
+    for name in ARGUMENTS:
+        with contextlib.suppress(ModuleNotFoundError):
+            return importlib.import_module(name)
+    raise SystemExit(f"this vLLM has its arguments in none of {', '.join(ARGUMENTS)}")
 
 
 def least_capability(method: str) -> int | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.pull import manifest
 from onecat.pull.asking import Asker, Told
-from onecat.pull.index_page import Entry, read_index
+from onecat.pull.index_page import read_index
 from onecat.pull.names import check_together, checked_path
 from onecat.pull.records import Listing, RemoteFile
 from onecat.pull.sources import UrlSource, origin, shown
@@ -60,30 +61,31 @@ def _walk(top: str, asker: Asker) -> list[RemoteFile]:
             if entry.is_directory:
                 waiting.append((f"{path}/", entry.url))
             else:
-                files.append(_sized(path, entry, asker))
+                files.append(RemoteFile(path, entry.url, entry.size))
         if seen + len(waiting) > MOST_DIRECTORIES or len(files) > MOST_FILES:
             raise OnecatError(
                 f"{shown(top)} has more than {MOST_DIRECTORIES} directories or {MOST_FILES} files",
                 expected="the directory of one model",
                 code=ExitCode.NO,
             )
-    return files
+    return _with_headers(files, asker)
 
 
-def _sized(path: str, entry: Entry, asker: Asker) -> RemoteFile:
-    file = RemoteFile(path, entry.url, entry.size)
-    return file if entry.size is not None else _with_size(file, asker.head(entry.url))
+def _with_headers(files: list[RemoteFile], asker: Asker) -> list[RemoteFile]:
+    return [_with_size(file, told) for file, told in zip(files, asker.heads([each.url for each in files]), strict=True)]
 
 
 def _with_size(file: RemoteFile, told: Told) -> RemoteFile:
-    """The size and, from a hub's or mirror's address, the SHA-256 that the headers tell."""
+    """The size, the version and, from a hub's or mirror's address, the SHA-256 that the headers tell."""
+    if told.status != 200:
+        return file
     linked = told.first.get("x-linked-size") or told.headers.get("content-length") or ""
     etag = (told.first.get("x-linked-etag") or "").strip('"').lower()
-    is_sha256 = len(etag) == 64 and all(each in "0123456789abcdef" for each in etag)
     return replace(
         file,
-        size=int(linked) if linked.isascii() and linked.isdigit() else None,
-        sha256=etag if is_sha256 else None,
+        size=int(linked) if linked.isascii() and linked.isdigit() else file.size,
+        sha256=etag if re.fullmatch("[0-9a-f]{64}", etag) else None,
+        validator=told.headers.get("etag") or told.headers.get("last-modified"),
     )
 
 
@@ -121,5 +123,5 @@ def _of_manifest(url: str, asker: Asker) -> list[RemoteFile]:
     folder = base[: base.rindex("/") + 1]
     paths = [checked_path(name, shown(url)) for name in sums]
     check_together(paths, shown(url))
-    files = [_sized(path, Entry(path, folder + quote(path), False), asker) for path in paths]
+    files = _with_headers([RemoteFile(path, folder + quote(path)) for path in paths], asker)
     return with_checksums(files, sums, shown(url))

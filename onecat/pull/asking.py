@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from onecat.errors import ExitCode, OnecatError
@@ -12,6 +13,7 @@ from onecat.pull.connection import Connection, TransientError
 from onecat.pull.retries import RetryPolicy
 
 LONGEST_LISTING = 64 * 2**20
+_HEADS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class Asker:
     def head(self, url: str) -> Told:
         """The headers of a file."""
         return self._ask("HEAD", url)
+
+    def heads(self, urls: Sequence[str]) -> list[Told]:
+        """The headers of several files, asked for over several connections at once."""
+        with ThreadPoolExecutor(max_workers=_HEADS_AT_ONCE) as pool:
+            return list(pool.map(self.head, urls))
 
     def _ask(self, method: str, url: str) -> Told:
         failures = 0

@@ -102,12 +102,14 @@ class Connection:
     def open(self, method: str, url: str, headers: Mapping[str, str] | None = None) -> Iterator[Answer]:
         """The answer to one request, after redirects; its body is still to be read.
 
-        Raises TransientError for what may be gone at the next try, and OnecatError for what will not.
+        Raises TransientError for what may be gone at the next try, and OnecatError for what will not. A refusal of HEAD
+        is an answer like another one: some servers know only GET, and an address may be signed for it alone.
         """
         response, first = self._last_of_chain(method, url, headers or {})
         try:
             answer = Answer(response, first)
-            _refuse_status(answer, self._token is not None)
+            if method != "HEAD" or answer.status in RETRIED_STATUS:
+                _refuse_status(answer, self._token is not None)
             yield answer
         finally:
             response.close()

@@ -81,8 +81,10 @@ def _same(path: Path, file: RemoteFile, row: Recorded | None, say: Callable[[str
     if row is not None and file.sha256 == row.sha256:
         return row
     if file.sha256 is None and file.blob is None:
-        # The source tells no checksum: the record's is of what was fetched, if that still has the size.
-        return row if file.size is not None else None
+        # The source tells no checksum: the record is of what was fetched, if the source's version is still that one.
+        if file.size is None or row is None:
+            return None
+        return row if file.validator is None or file.validator == row.validator else None
     if seen.st_size > 2**28:
         say(f"checking {file.path}, which is there")
     sha256, blob = hashlib.sha256(), hashlib.sha1(f"blob {seen.st_size}\0".encode(), usedforsecurity=False)

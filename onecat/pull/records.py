@@ -13,6 +13,7 @@ class RemoteFile:
 
     path: relative to the target directory, checked by `names.checked_path`. size: bytes; None when nobody said.
     sha256: hex, as the hub or a manifest says. blob: SHA-1 (hex) of the file as a git blob, for small files of a hub.
+    validator: its ETag, else its date, when a server was asked for its headers.
     """
 
     path: str
@@ -20,6 +21,7 @@ class RemoteFile:
     size: int | None = None
     sha256: str | None = None
     blob: str | None = None
+    validator: str | None = None
 
 
 @dataclass(frozen=True)

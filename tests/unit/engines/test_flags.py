@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onecat.engines import engine, flag_schema, parse_size, removed_flags, typed, words, wrong_value
+from onecat.engines import FlagSchema, engine, flag_schema, parse_size, removed_flags, typed, words, wrong_value
 from onecat.errors import OnecatError
 
 SCHEMA = flag_schema("vllm", "0.27.1")
+LATER = flag_schema("vllm", "0.32.0")
+LOST = {"calculate-kv-scales", "enable-bf16x3-router-gemm", "override-attention-dtype"}
+"""Flags that 0.27.1 has and 0.32.0 has not."""
 
 
 def test_the_schema_knows_kinds_choices_defaults_and_short_forms() -> None:
@@ -61,15 +64,35 @@ def test_flags_of_an_engine_that_nobody_looked_at_pass_unchecked_and_are_said_to
         assert list(words(flag, value)) == line
 
 
+def test_a_later_release_has_a_schema_of_its_own() -> None:
+    assert (LATER.version, len(LATER.flags)) == ("0.32.0", 317)
+    assert set(SCHEMA.flags) - set(LATER.flags) == LOST
+    assert "nvfp4_ds_mla" in LATER.flags["kv-cache-dtype"].choices
+    assert "nvfp4_ds_mla" not in SCHEMA.flags["kv-cache-dtype"].choices
+    assert LATER.flags["gpu-memory-utilization"].aliases == ("--device-memory-utilization",)
+    assert ("bitsandbytes" in SCHEMA.quantization, "bitsandbytes" in LATER.quantization) == (True, False)
+
+
 @pytest.mark.parametrize("name", sorted(removed_flags()))
 def test_flags_listed_as_removed_are_really_gone(name: str) -> None:
-    assert name not in SCHEMA.flags
+    assert name not in LATER.flags
+    assert (name in SCHEMA.flags) == (name in LOST)
+
+
+def test_each_flag_that_a_later_release_has_lost_is_told_what_to_do_in_its_place() -> None:
+    assert removed_flags().keys() >= LOST
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, LATER], ids=["0.27.1", "0.32.0"])
+def test_kv_caches_of_fp16_are_written_float16(schema: FlagSchema) -> None:
+    assert wrong_value(schema.flags["kv-cache-dtype"], "float16") is None
+    assert "float16" in str(wrong_value(schema.flags["kv-cache-dtype"], "fp16"))
 
 
 def test_an_engine_version_without_a_schema_is_told_how_to_add_one() -> None:
     with pytest.raises(OnecatError, match="the flags of vllm 0.99.0 are not known") as caught:
         flag_schema("vllm", "0.99.0")
-    assert caught.value.expected == "one of the versions 0.27.1"
+    assert caught.value.expected == "one of the versions 0.27.1, 0.32.0"
 
 
 @pytest.mark.parametrize(
