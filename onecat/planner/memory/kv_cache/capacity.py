@@ -1,53 +1,51 @@
-"""What a budget comes to: blocks, tokens, requests.
-
-Source: vllm/v1/core/kv_cache_utils.py at 0.27.1 (get_kv_cache_configs and what it calls).
-"""
+"""What a budget comes to: blocks, tokens, requests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from fractions import Fraction
 
 from onecat.checkpoints.architectures.records import Architecture
 from onecat.planner.memory.kv_cache.blocks import state_mode
-from onecat.planner.memory.kv_cache.groups import Group, groups_of
+from onecat.planner.memory.kv_cache.division import Division, divided
 from onecat.planner.memory.kv_cache.layers import layers_of
-from onecat.planner.memory.kv_cache.pages import Limits, blocks_of
-from onecat.planner.memory.records import KeyValueCapacity, MemorySettings
+from onecat.planner.memory.kv_cache.pages import Limits
+from onecat.planner.memory.kv_cache.rules import Rules, rules_of
+from onecat.planner.memory.kv_cache.v0 import divided_by_v0
+from onecat.planner.memory.records import Device, KeyValueCapacity, MemorySettings
+from onecat.planner.memory.runners import ModelRunner, runner_of
 from onecat.planner.memory.stages import Stage
-
-TOLERANCE = Fraction(3, 2)
+from onecat.planner.memory.versions import behaviour_of
 
 
 def kv_capacity(
     architecture: Architecture, settings: MemorySettings, stages: Sequence[Stage], available: Sequence[int]
 ) -> KeyValueCapacity | None:
-    """What `available` bytes per GPU (by stage) come to; None when they hold no block or nothing needs any."""
-    groups = groups_of(layers_of(architecture, settings), TOLERANCE)
-    staged = [_projected(groups, stage) for stage in stages]
-    counts = [
-        have // size for each, have in zip(staged, available, strict=True) if (size := _bytes_per_block(each)) > 0
-    ]
+    """What `available` bytes per GPU (by stage) come to; None when they hold no block, or no layer keeps any."""
+    division = _division(architecture, settings, stages)
+    have = list(zip(division.stages, available, strict=True))
+    counts = [memory // stage.block_bytes for stage, memory in have if stage.block_bytes]
     if not counts or min(counts) < 1:
         return None
-    blocks, limits = min(counts), limits_of(settings)
-    request = _request_blocks(groups, settings.max_model_len, limits)
-    longest = max(architecture.max_position_embeddings or 0, settings.max_model_len)
+    blocks, length = min(counts), settings.max_model_len
+    concurrency = blocks / division.request_blocks(length)
+    # The engine logs the same quotient, so it is rounded as its float is.
+    tokens = int(concurrency * length)
+    block_size = min(group.pages.block_size for group in division.groups)
+    if division.rules.tokens == "blocks":
+        tokens = blocks // len(division.groups) * block_size
 
     def fits(length: int) -> bool:
-        needed = (_needed(each, length, limits) for each in staged)
-        return all(want <= have for want, have in zip(needed, available, strict=True))
+        return all(division.needed(stage, length) <= memory for stage, memory in have)
 
     return KeyValueCapacity(
-        tokens=int(blocks / request * settings.max_model_len),
+        tokens=tokens,
         blocks=blocks,
-        block_size=groups[0].pages.block_size,
-        groups=len(groups),
-        bytes_per_token=max(_bytes_per_token(each) for each in staged),
-        bytes_per_sequence=max(_bytes_per_sequence(each, limits) for each in staged),
-        max_concurrency=blocks / request,
-        largest_max_model_len=_largest(fits, longest),
+        block_size=block_size,
+        groups=len(division.groups),
+        bytes_per_token=max(stage.bytes_per_token for stage in division.stages),
+        bytes_per_sequence=max(division.bounded_bytes(stage) for stage in division.stages),
+        max_concurrency=concurrency,
+        largest_max_model_len=_largest(fits, max(architecture.max_position_embeddings or 0, length)),
     )
 
 
@@ -55,60 +53,38 @@ def needed_for(
     architecture: Architecture, settings: MemorySettings, stages: Sequence[Stage], length: int
 ) -> tuple[int, ...]:
     """Bytes per GPU (by stage) that one request of `length` tokens needs."""
-    groups = groups_of(layers_of(architecture, settings), TOLERANCE)
-    return tuple(_needed(_projected(groups, stage), length, limits_of(settings)) for stage in stages)
+    division = _division(architecture, settings, stages)
+    return tuple(division.needed(stage, length) for stage in division.stages)
 
 
-def limits_of(settings: MemorySettings) -> Limits:
-    """What bounds the blocks of a request beside its length. Source: VllmConfig.max_concurrent_batches at 0.27.1."""
-    batches = settings.pipeline_parallel
-    if settings.async_scheduling and settings.platform != "cpu" and batches == 1:
-        batches = 2
-    in_flight = batches * settings.max_num_batched_tokens
-    return Limits(in_flight, settings.max_num_batched_tokens, state_mode(settings), settings.speculative_tokens)
-
-
-def _projected(groups: Sequence[Group], stage: Stage) -> list[Group]:
-    """What of each group a stage has. Draft layers are on the last stage."""
-
-    def here(index: int) -> bool:
-        return index in stage.layers or (stage.last and index >= stage.layers.stop)
-
-    return [replace(group, layers=tuple(each for each in group.layers if here(each.index))) for group in groups]
-
-
-def _bytes_per_block(groups: Sequence[Group]) -> int:
-    """Bytes that one block takes in all layers that share it."""
-    return max((sum(each.pages.page for each in group.layers) for group in groups), default=0)
-
-
-def _request_blocks(groups: Sequence[Group], length: int, limits: Limits) -> int:
-    return sum(blocks_of(group.pages, length, limits) for group in groups)
-
-
-def _needed(groups: Sequence[Group], length: int, limits: Limits) -> int:
-    return _bytes_per_block(groups) * _request_blocks(groups, length, limits)
-
-
-def _bytes_per_token(groups: Sequence[Group]) -> int:
-    """Of layers that keep every token."""
-    return sum(
-        each.pages.page // each.pages.block_size
-        for group in groups
-        for each in group.layers
-        if each.pages.kind in ("full", "latent")
+def _division(architecture: Architecture, settings: MemorySettings, stages: Sequence[Stage]) -> Division:
+    rules = rules_of(settings.engine_version)
+    runner = _runner(architecture, settings)
+    if runner == "v0":
+        return divided_by_v0(architecture, settings, stages, rules)
+    return divided(
+        layers_of(architecture, settings, rules), stages, _limits(architecture, settings, rules, runner), rules
     )
 
 
-def _bytes_per_sequence(groups: Sequence[Group], limits: Limits) -> int:
-    """Of layers that do not keep every token."""
-    bounded = [group for group in groups if group.pages.kind not in ("full", "latent")]
-    if not bounded:
-        return 0
-    return _bytes_per_block(groups) * sum(blocks_of(group.pages, UNBOUNDED, limits) for group in bounded)
+def _runner(architecture: Architecture, settings: MemorySettings) -> ModelRunner:
+    device = Device(None, 0, capability=settings.capability)
+    return runner_of(architecture, behaviour_of(settings.engine_version), device)
 
 
-UNBOUNDED = 1 << 40
+def _limits(architecture: Architecture, settings: MemorySettings, rules: Rules, runner: ModelRunner) -> Limits:
+    """What bounds the blocks of a request beside its length. Source: VllmConfig.max_concurrent_batches at 0.27.1."""
+    batches = settings.pipeline_parallel
+    if settings.async_scheduling and settings.platform != "cpu":
+        batches += runner == "v2" or batches == 1
+    in_flight = settings.max_num_batched_tokens * (batches if rules.batches else 1)
+    encoder = max((each.tokens or 0 for each in architecture.encoders), default=0)
+    return Limits(
+        in_flight=in_flight,
+        encoder=encoder or settings.max_num_batched_tokens,
+        state_mode=state_mode(settings, rules),
+        speculative=settings.speculative_tokens if rules.states else 0,
+    )
 
 
 def _largest(fits: Callable[[int], bool], longest: int) -> int:

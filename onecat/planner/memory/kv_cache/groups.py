@@ -5,62 +5,61 @@ Source: vllm/v1/core/kv_cache_utils.py at 0.27.1 (get_kv_cache_groups and what i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from onecat.planner.memory.kv_cache.pages import Layer, Pages, ceil_div
-
-EVERY_TOKEN = ("full", "latent")
+from onecat.planner.memory.kv_cache.pages import EVERY_TOKEN, Layer, Pages, ceil_div
 
 
 @dataclass(frozen=True)
 class Group:
     """Layers with one table of blocks, all of which need as many blocks as `pages` says.
 
-    mixed: their pages differ in size, and each layer has memory of its own.
+    mixed: their pages may differ in size, and each layer has memory of its own.
     """
 
     layers: tuple[Layer, ...]
     pages: Pages
     mixed: bool = False
 
+    @property
+    def block_bytes(self) -> int:
+        """Bytes that one block takes in all its layers."""
+        return sum(each.pages.page for each in self.layers)
 
-def groups_of(layers: Sequence[Layer], tolerance: Fraction) -> tuple[Group, ...]:
+
+def groups_of(layers: Sequence[Layer], padding: Fraction) -> tuple[Group, ...]:
     """The groups of all layers of a model, before they are divided among pipeline stages.
 
-    tolerance: while the largest kind has fewer than this many times the layers of the smallest, one group of each kind
+    padding: while the largest kind has fewer than this many times the layers of the smallest, one group of each kind
     is padded to the largest.
     """
     if not layers:
         return ()
-    if alike(layers):
-        return (Group(tuple(layers), layers[0].pages),)
-    if same_need(layers):
-        return (Group(tuple(layers), layers[0].pages, mixed=True),)
-    return _equal_pages(_unified(layers), tolerance)
+    if len({_merged(each.pages) for each in layers}) == 1:
+        return (_group(layers),)
+    if len({_need(each.pages) for each in layers}) == 1:
+        return (_group(layers, mixed=True),)
+    if any(each.pages.kind == "latent-window" for each in layers) and len({each.pages.page for each in layers}) > 1:
+        return _packed(layers)
+    return _equal_pages(_unified(layers), padding)
 
 
-def alike(layers: Sequence[Layer]) -> bool:
-    """Whether all layers have the same pages; a window is no difference for layers that keep every token."""
-    return len({_class(each.pages) for each in layers}) == 1
+def _group(layers: Sequence[Layer], mixed: bool = False) -> Group:
+    return Group(tuple(layers), layers[0].pages, mixed)
 
 
-def same_need(layers: Sequence[Layer]) -> bool:
-    """Whether all layers need the same number of blocks, whatever their size."""
-    needs = {
-        (
-            "every" if each.pages.kind in EVERY_TOKEN else each.pages.kind,
-            each.pages.block_size,
-            None if each.pages.kind in EVERY_TOKEN else each.pages.reach,
-        )
-        for each in layers
-    }
-    return len(needs) == 1
-
-
-def _class(pages: Pages) -> Pages:
+def _merged(pages: Pages) -> Pages:
+    """What must be the same for layers to be alike; a window is no difference where every token is kept."""
     return replace(pages, reach=None) if pages.kind in EVERY_TOKEN else pages
+
+
+def _need(pages: Pages) -> tuple[object, ...]:
+    """What must be the same for layers to need as many blocks, whatever their size."""
+    every = pages.kind in EVERY_TOKEN
+    return ("every token" if every else pages.kind, pages.block_size, None if every else pages.reach)
 
 
 def _unified(layers: Sequence[Layer]) -> list[Layer]:
@@ -75,15 +74,52 @@ def _unified(layers: Sequence[Layer]) -> list[Layer]:
     return [Layer(each.index, grown(each.pages)) for each in layers]
 
 
-def _equal_pages(layers: Sequence[Layer], tolerance: Fraction) -> tuple[Group, ...]:
+def _equal_pages(layers: Sequence[Layer], padding: Fraction) -> tuple[Group, ...]:
     """Groups with as many layers as the kind with the fewest."""
-    kinds: dict[Pages, list[Layer]] = {}
-    for each in layers:
-        kinds.setdefault(_class(each.pages), []).append(each)
-    fewest, most = min(map(len, kinds.values())), max(map(len, kinds.values()))
-    size = most if most < fewest * tolerance else fewest
-    groups: list[Group] = []
-    for members in kinds.values():
-        count = ceil_div(len(members), size)
-        groups.extend(Group(tuple(members[start::count]), members[0].pages) for start in range(count))
+    kinds = _by(layers, (_merged(each.pages) for each in layers))
+    fewest, most = min(map(len, kinds)), max(map(len, kinds))
+    size = most if most < fewest * padding else fewest
+    return tuple(_group(part) for members in kinds for part in _dealt(members, ceil_div(len(members), size)))
+
+
+def _packed(layers: Sequence[Layer]) -> tuple[Group, ...]:
+    """Latent attention with windows and compressed entries: layers that keep every token are one group of several
+    sizes; each kind of window is cut into groups of about as many layers.
+
+    Source: group_and_unify_kv_cache_specs and _get_kv_cache_groups_uniform_groups.
+    """
+    kept = [each for each in layers if each.pages.kind in EVERY_TOKEN]
+    windows = [each for each in layers if each.pages.kind not in EVERY_TOKEN]
+    kinds = _by(windows, (_need(each.pages) for each in windows))
+    counts = [_rows(kept), *(_rows(members) for members in kinds)]
+    size = _least_padding(counts, counts[0])
+    groups = [_group(kept, mixed=True)] if kept else []
+    for members in kinds:
+        count = ceil_div(_rows(members), size)
+        parts = [_dealt(same, count) for same in _by(members, (each.pages.page for each in members))]
+        groups.extend(_group([each for part in parts for each in part[index]], mixed=True) for index in range(count))
     return tuple(groups)
+
+
+def _rows(layers: Sequence[Layer]) -> int:
+    """Layers of the size that most have."""
+    return max(Counter(each.pages.page for each in layers).values(), default=1)
+
+
+def _least_padding(counts: Sequence[int], least: int) -> int:
+    """The size of groups, at least `least`, that leaves the fewest empty places; the larger of two."""
+    sizes = range(least, max(max(counts), least) + 1)
+    return min(sizes, key=lambda size: (sum(-count % size for count in counts), -size))
+
+
+def _by(layers: Sequence[Layer], keys: Iterable[object]) -> list[list[Layer]]:
+    """Layers with the same key together, in the order of their first."""
+    found: dict[object, list[Layer]] = {}
+    for key, layer in zip(keys, layers, strict=True):
+        found.setdefault(key, []).append(layer)
+    return list(found.values())
+
+
+def _dealt(layers: Sequence[Layer], count: int) -> list[Sequence[Layer]]:
+    """`count` parts, dealt in turn: so each pipeline stage has layers of each part."""
+    return [layers[start::count] for start in range(count)]

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["full", "latent", "window", "latent-window", "chunk", "state", "cross"]
-StateMode = Literal["none", "align", "all"]
+StateMode = Literal["none", "align"]
+EVERY_TOKEN: tuple[Kind, ...] = ("full", "latent")
+"""Kinds of layers that keep every token of a request."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +17,7 @@ class Pages:
     """One cache of one layer, cut into blocks.
 
     block_size: tokens. page: bytes of a block, padding included. shape: whatever else must be alike for layers to
-    share one table of blocks. reach: tokens of the window or chunk. unpadded: bytes that are used of a page.
+    share one table of blocks. reach: tokens of the window or chunk.
     """
 
     kind: Kind
@@ -23,7 +25,6 @@ class Pages:
     page: int
     shape: tuple[object, ...] = ()
     reach: int | None = None
-    unpadded: int | None = None
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,8 @@ def _chunk(pages: Pages, length: int, limits: Limits) -> int:
 
 
 def _state(pages: Pages, length: int, limits: Limits) -> int:
-    """The running state, one more where prefixes are kept (`align`), one for each block where all are (`all`)."""
-    kept = {"none": 1, "align": 2, "all": ceil_div(length, pages.block_size)}[limits.state_mode]
-    return kept + limits.speculative
+    """The running state, one more where those of prefixes are kept, one for each speculative token."""
+    return (2 if limits.state_mode == "align" else 1) + limits.speculative
 
 
 def _encoder(pages: Pages, length: int, limits: Limits) -> int:
