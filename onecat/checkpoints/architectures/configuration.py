@@ -54,8 +54,8 @@ class Configuration:
         raise IncompleteConfiguration(f"config.json has no whole number `{names[0]}`")
 
     def optional(self, *names: str) -> int | None:
-        """The first of these fields that is a whole number; None when none is."""
-        return next((self.text[name] for name in names if type(self.text.get(name)) is int), None)
+        """The first of these fields that is a whole number, not a negative one; None when none is."""
+        return next((self.text[name] for name in names if _is_count(self.text.get(name))), None)
 
     def positive(self, *names: str, default: int | None = None) -> int:
         """The first of these fields that is a whole number above 0. Raises IncompleteConfiguration when none is."""
@@ -104,3 +104,7 @@ class Configuration:
             if isinstance(part.get("tie_word_embeddings"), bool):
                 return bool(part["tie_word_embeddings"])
         return default
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onecat.checkpoints.architectures.configuration import Configuration, IncompleteConfiguration
 from onecat.checkpoints.architectures.records import Architecture
 from onecat.checkpoints.architectures.registry import families
 
+MOST_LAYERS = 2000
+"""More than any model has; a configuration that states more is not built layer by layer."""
+
+DEEPEST = 6
+"""Parts within parts that are searched for numbers of layers."""
+
+_LAYERS = re.compile(r"(^|_)(layers?|depth|nextn_predict_layers|mtp_modules)$")
+
 
 def describe(document: Mapping[str, Any]) -> Architecture:
     """The architecture that a config.json describes.
 
     One that no family describes, or whose configuration lacks what its family needs, has no caches and weights and
-    says why in `estimated`; `from_tensors` fills them from a checkpoint's headers.
+    says why in `estimated`; `from_tensors` fills them from a checkpoint's headers. So has one with more than
+    `MOST_LAYERS` layers of any kind. Raises nothing, whatever the document holds.
     """
     configuration = Configuration.of(document)
     base = common(configuration)
+    for field, layers in _layer_counts(document):
+        if layers > MOST_LAYERS:
+            return base.replaced(estimated=f"config.json has {layers} for `{field}`, and no model has so many layers")
     described = families().get(base.name or "")
     if described is None:
         return base.replaced(estimated=f"onecat does not know the architecture {base.name or 'of this config.json'}")
@@ -25,6 +38,16 @@ def describe(document: Mapping[str, Any]) -> Architecture:
         return described(configuration)
     except IncompleteConfiguration as error:
         return base.replaced(estimated=str(error))
+    except ZeroDivisionError:
+        return base.replaced(estimated="config.json has 0 for the number of something that there must be one of")
+
+
+def _layer_counts(part: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, int]]:
+    for name, value in part.items():
+        if type(value) is int and _LAYERS.search(name) and not name.startswith("max_"):
+            yield name, value
+        elif isinstance(value, Mapping) and depth < DEEPEST:
+            yield from _layer_counts(value, depth + 1)
 
 
 def common(configuration: Configuration) -> Architecture:
@@ -45,7 +68,7 @@ def common(configuration: Configuration) -> Architecture:
         max_position_embeddings=configuration.optional("max_position_embeddings"),
         rope_type=_rope_type(text.get("rope_parameters") or text.get("rope_scaling")),
         rotary_share=_rotary_share(text),
-        rotary_sections="mrope_section" in (text.get("rope_parameters") or text.get("rope_scaling") or {}),
+        rotary_sections=_has_sections(text.get("rope_parameters") or text.get("rope_scaling")),
         tied_embeddings=configuration.tied,
     )
 
@@ -55,6 +78,10 @@ def _rotary_share(text: Mapping[str, Any]) -> float:
     stated = parameters.get("partial_rotary_factor") if isinstance(parameters, Mapping) else None
     share = stated if stated is not None else text.get("partial_rotary_factor")
     return float(share) if isinstance(share, (int, float)) and 0 < share <= 1 else 1.0
+
+
+def _has_sections(parameters: Any) -> bool:
+    return isinstance(parameters, Mapping) and "mrope_section" in parameters
 
 
 def _rope_type(parameters: Any) -> str | None:
