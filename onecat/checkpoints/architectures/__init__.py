@@ -9,6 +9,7 @@ from onecat.checkpoints.architectures.description import describe
 from onecat.checkpoints.architectures.records import (
     Architecture,
     Cache,
+    Compressor,
     Encoder,
     Experts,
     KeyValueLayers,
@@ -21,6 +22,7 @@ from onecat.checkpoints.architectures.records import (
 __all__ = [
     "Architecture",
     "Cache",
+    "Compressor",
     "Configuration",
     "Encoder",
     "Experts",

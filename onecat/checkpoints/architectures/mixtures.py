@@ -37,6 +37,15 @@ def numbered_experts(prefix: str, layer: int, hidden: int, inner: int, count: in
         yield Weight(f"{prefix}.*.{name}.weight", shape, "linear", layer, count)
 
 
+def experts_as_published(configuration: Configuration) -> ExpertWeights:
+    """How families whose experts are one tensor store them: quantised checkpoints have a module for each expert.
+
+    Source: https://github.com/ml-explore/mlx-lm/pull/1224 (Qwen3.6-35B-A3B: one tensor in bfloat16, 30,720 experts'
+    matrices in FP8).
+    """
+    return fused_experts if configuration.part("quantization_config") is None else separate_experts
+
+
 def grouped_router_mixture(
     prefix: str, layer: int, hidden: int, inner: int, count: int, shared: int, *,
     correction_bias: bool = True, experts_of_layer: ExpertWeights = separate_experts,

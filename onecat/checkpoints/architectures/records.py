@@ -62,11 +62,21 @@ class KeyValueLayers:
 
 
 @dataclass(frozen=True)
+class Compressor:
+    """What a layer that compresses several tokens into one entry keeps: `size` float32 elements of each of the last
+    `window` tokens."""
+
+    size: int
+    window: int
+
+
+@dataclass(frozen=True)
 class LatentLayers:
     """Layers alike that keep one compressed vector of each token (multi-head latent attention).
 
+    A layer that keeps a window of tokens and entries for several tokens as well is in two of these groups.
     latent_rank, rope_size: elements kept for each token, the same on every rank. index_head_size: elements of the
-    indexer's key for each token, in layers with sparse attention. compress_ratio: tokens that one entry stands for.
+    indexer's key for each entry, in layers with sparse attention. compress_ratio: tokens that one entry stands for.
     """
 
     layers: tuple[int, ...]
@@ -76,6 +86,7 @@ class LatentLayers:
     window: int | None = None
     index_head_size: int | None = None
     compress_ratio: int = 1
+    compressors: tuple[Compressor, ...] = ()
 
 
 @dataclass(frozen=True)

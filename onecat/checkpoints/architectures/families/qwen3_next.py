@@ -9,7 +9,8 @@ from onecat.checkpoints.architectures.configuration import Configuration, Incomp
 from onecat.checkpoints.architectures.description import common
 from onecat.checkpoints.architectures.gated_delta_net import GatedDeltaNet
 from onecat.checkpoints.architectures.mixtures import (
-    fused_experts,
+    ExpertWeights,
+    experts_as_published,
     layers_by_step,
     of_part,
     router,
@@ -23,13 +24,15 @@ from onecat.checkpoints.architectures.registry import family
 @family("Qwen3NextForCausalLM")
 def qwen3_next(configuration: Configuration) -> Architecture:
     """Source: transformers' modeling_qwen3_next.py."""
-    return _hybrid(configuration, "model.", fused_projections=True, fused=False)
+    return _hybrid(configuration, "model.", fused_projections=True, experts_of_layer=separate_experts)
 
 
 @family("Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM")
 def qwen3_5_text(configuration: Configuration) -> Architecture:
     """Source: transformers' modeling_qwen3_5.py and modeling_qwen3_5_moe.py."""
-    return _hybrid(configuration, "model.", fused_projections=False, fused=_unquantised(configuration))
+    return _hybrid(
+        configuration, "model.", fused_projections=False, experts_of_layer=experts_as_published(configuration)
+    )
 
 
 @family("Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration")
@@ -39,7 +42,10 @@ def qwen3_5(configuration: Configuration) -> Architecture:
     Source: transformers' modeling_qwen3_5.py and modeling_qwen3_5_moe.py.
     """
     language = _hybrid(
-        configuration, "model.language_model.", fused_projections=False, fused=_unquantised(configuration)
+        configuration,
+        "model.language_model.",
+        fused_projections=False,
+        experts_of_layer=experts_as_published(configuration),
     )
     vision = vision_tower(configuration, "model.visual.")
     if vision is None:
@@ -47,12 +53,9 @@ def qwen3_5(configuration: Configuration) -> Architecture:
     return language.replaced(encoders=(vision[0],), weights=(*language.weights, *vision[1]))
 
 
-def _unquantised(configuration: Configuration) -> bool:
-    """Whether the experts of a layer are one tensor: quantised checkpoints have a module for each of them."""
-    return configuration.part("quantization_config") is None
-
-
-def _hybrid(configuration: Configuration, prefix: str, *, fused_projections: bool, fused: bool) -> Architecture:
+def _hybrid(
+    configuration: Configuration, prefix: str, *, fused_projections: bool, experts_of_layer: ExpertWeights
+) -> Architecture:
     base = common(configuration)
     linear_attention = GatedDeltaNet.of(configuration)
     hidden, layers = configuration.integer("hidden_size"), configuration.integer("num_hidden_layers")
@@ -66,23 +69,23 @@ def _hybrid(configuration: Configuration, prefix: str, *, fused_projections: boo
     mixed = layers_by_step(configuration, layers) if count else ()
     drafts = configuration.optional("mtp_num_hidden_layers", "num_nextn_predict_layers") or 0
 
-    def feed_forward(name: str, layer: int, together: bool) -> Iterator[Weight]:
+    def feed_forward(name: str, layer: int, experts: ExpertWeights) -> Iterator[Weight]:
         if layer < layers and layer not in mixed or not count:
             yield from weights.gated_mlp(name, layer, hidden, configuration.integer("intermediate_size"))
             return
         yield from router(f"{name}.gate", count, hidden, layer)
-        yield from (fused_experts if together else separate_experts)(f"{name}.experts", layer, hidden, inner, count)
+        yield from experts(f"{name}.experts", layer, hidden, inner, count)
         yield from weights.gated_mlp(f"{name}.shared_expert", layer, hidden, shared)
         yield Weight(f"{name}.shared_expert_gate.weight", (1, hidden), "router", layer)
 
-    def block(name: str, layer: int, kind: str, together: bool) -> Iterator[Weight]:
+    def block(name: str, layer: int, kind: str, experts: ExpertWeights) -> Iterator[Weight]:
         yield weights.norm(f"{name}.input_layernorm", hidden, layer)
         if kind == "linear_attention":
             yield from linear_attention.weights(f"{name}.linear_attn", layer, fused=fused_projections)
         else:
             yield from _attention(f"{name}.self_attn", layer)
         yield weights.norm(f"{name}.post_attention_layernorm", hidden, layer)
-        yield from feed_forward(f"{name}.mlp", layer, together)
+        yield from feed_forward(f"{name}.mlp", layer, experts)
 
     def _attention(name: str, layer: int) -> Iterator[Weight]:
         bias = configuration.flag("attention_bias")
@@ -96,14 +99,14 @@ def _hybrid(configuration: Configuration, prefix: str, *, fused_projections: boo
     def draft() -> Iterator[Weight]:
         yield from weights.linear("mtp.fc", hidden, 2 * hidden)
         for index in range(drafts):
-            yield from block(f"mtp.layers.{index}", layers + index, "full_attention", False)
+            yield from block(f"mtp.layers.{index}", layers + index, "full_attention", separate_experts)
         for name in ("norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden"):
             yield weights.norm(f"mtp.{name}", hidden)
 
     def all_weights() -> Iterator[Weight]:
         yield from weights.embeddings(prefix, configuration.integer("vocab_size"), hidden, base.tied_embeddings)
         for layer, kind in enumerate(kinds):
-            yield from block(f"{prefix}layers.{layer}", layer, kind, fused)
+            yield from block(f"{prefix}layers.{layer}", layer, kind, experts_of_layer)
         yield weights.norm(f"{prefix}norm", hidden)
         if drafts:
             yield from of_part("draft", draft())

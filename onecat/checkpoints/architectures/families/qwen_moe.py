@@ -8,7 +8,7 @@ from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration
 from onecat.checkpoints.architectures.mixtures import (
     ExpertWeights,
-    fused_experts,
+    experts_as_published,
     layers_by_step,
     router,
     separate_experts,
@@ -43,11 +43,8 @@ def qwen3_vl_moe(configuration: Configuration) -> Architecture:
 
     Source: transformers' modeling_qwen3_vl_moe.py.
     """
-    together = configuration.part("quantization_config") is None
     language = _qwen_moe(
-        configuration,
-        prefix="model.language_model.",
-        experts_of_layer=fused_experts if together else separate_experts,
+        configuration, prefix="model.language_model.", experts_of_layer=experts_as_published(configuration)
     )
     vision = vision_tower(configuration, "model.visual.")
     if vision is None:
