@@ -7,7 +7,8 @@ never loaded; `write_tiny_checkpoint` makes a small real one.
 from onecat.checkpoints.architectures import Architecture, describe
 from onecat.checkpoints.inspection import inspect
 from onecat.checkpoints.quantization import Quantization, WeightScheme, read_quantization
-from onecat.checkpoints.records import Checkpoint, Problem, StoredTensors
+from onecat.checkpoints.records import Checkpoint, Problem
+from onecat.checkpoints.tensors import StoredTensors
 from onecat.checkpoints.tiny import TinyShape, write_tiny_checkpoint
 
 __all__ = [

@@ -1,131 +1,149 @@
-"""Look at a model directory: configuration, headers of its weight files, tokenizer, and what is wrong with them."""
+"""Look at a checkpoint: configuration, headers of its weight files, tokenizer, and what is wrong with them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from onecat.checkpoints.architectures import describe
+from onecat.checkpoints.collapsing import collapsed
+from onecat.checkpoints.contradictions import contradictions
+from onecat.checkpoints.directory import read_directory, read_whole_or_header
+from onecat.checkpoints.listing import read_listing
+from onecat.checkpoints.measuring import computed_shares, draft_modules, measured_shares
 from onecat.checkpoints.quantization import read_quantization
-from onecat.checkpoints.records import Checkpoint, Problem, StoredTensors
-from onecat.checkpoints.safetensors_header import Header, HeaderError, read_header
+from onecat.checkpoints.records import Checkpoint, Problem
+from onecat.checkpoints.safetensors_header import HeaderError
+from onecat.checkpoints.sources import CONFIG, INDEX, Source, read_documents
 from onecat.errors import OnecatError
 
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tiktoken.model")
-HF_QUANT_CONFIG = "hf_quant_config.json"
-DOWNLOAD_AGAIN = "download this file again and compare its checksum with the one its publisher states"
+LARGEST_DOCUMENT = 1 << 27
+"""Bytes of a config.json or a listing; above that a file is something else."""
+
+NEXT = ("correct model.path in onecat.yaml, or download the checkpoint to that directory",)
 
 
-def inspect(directory: Path) -> Checkpoint:
+def inspect(path: Path) -> Checkpoint:
     """Read a checkpoint's configuration and headers; no weight is loaded.
 
-    Raises OnecatError when `directory` does not exist or is no directory. Everything else that is wrong with the
-    checkpoint is in `problems`, so that all of it is told at once.
+    Parameters:
+        path: a directory (whole, or with no more than headers, or an index), a config.json, one weight file, or a
+            listing of a remote directory (with config.json beside it, where there is one).
+
+    Raises OnecatError when there is nothing at `path`, or a file that is none of these. Everything else that is wrong
+    with the checkpoint is in `problems`, so that all of it is told at once.
     """
-    if not directory.is_dir():
+    if path.is_dir():
+        try:
+            return _described(read_directory(path))
+        except OSError as error:
+            raise OnecatError(
+                f"the model directory {path} cannot be read: {error.strerror}",
+                where=str(path),
+                next_steps=("check its owner and mode: ls -ld",),
+            ) from error
+    if not path.exists():
         raise OnecatError(
-            f"the model directory {directory} does not exist"
-            if not directory.exists()
-            else f"{directory} is not a directory",
+            f"the model directory {path} does not exist",
             expected="a directory with config.json, *.safetensors and a tokenizer",
-            where=str(directory),
-            next_steps=("correct model.path in onecat.yaml, or download the checkpoint to that directory",),
+            where=str(path),
+            next_steps=NEXT,
         )
+    return _described(_read_file(path))
+
+
+def _described(source: Source) -> Checkpoint:
+    config = source.documents.get(CONFIG, {})
+    architecture, quantization = describe(config), read_quantization(source.documents)
+    if source.tensors:
+        shares = measured_shares(source.tensors, quantization, draft_modules(architecture))
+    else:
+        shares = computed_shares(architecture, quantization)
+    stated = 0 if source.tensors else source.file_bytes
+    seen = Checkpoint(
+        directory=source.place,
+        architecture=architecture,
+        quantization=quantization,
+        tensors=source.tensors,
+        weight_bytes=stated or sum(share.bytes for share in shares),
+        parameters=sum(share.parameters for share in shares) or source.parameters,
+        measured=bool(source.tensors),
+        files=source.files,
+        problems=source.problems,
+    )
+    return _with(seen, (*source.problems, *contradictions(seen, source)))
+
+
+def _with(seen: Checkpoint, problems: tuple[Problem, ...]) -> Checkpoint:
+    from dataclasses import replace
+
+    return replace(seen, problems=problems)
+
+
+def _read_file(path: Path) -> Source:
+    if not path.is_file():
+        raise OnecatError(
+            f"{path} is not a directory",
+            expected="a directory with config.json, *.safetensors and a tokenizer",
+            where=str(path),
+            next_steps=NEXT,
+        )
+    if path.suffix == ".safetensors":
+        return _weight_file(path)
+    text = _text(path)
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if isinstance(document, dict) and not {"siblings", "files", "Files", "data"} & document.keys():
+        problems: list[Problem] = []
+        if path.name == INDEX or "weight_map" in document:
+            return _index(path, document)
+        beside = read_documents(path.parent, problems, required=False) if path.name == CONFIG else {}
+        return Source(str(path), {**beside, CONFIG: document}, problems=tuple(problems))
+    if document is None and path.suffix == ".json":
+        raise OnecatError(
+            f"{path.name} is not valid JSON", expected="a config.json or a hub's listing", where=str(path)
+        )
+    return read_listing(path, text)
+
+
+def _index(path: Path, document: dict[str, object]) -> Source:
     problems: list[Problem] = []
-    config = _read_json(directory / "config.json", problems) or {}
-    headers = _read_headers(directory, problems)
-    if not any((directory / name).is_file() for name in TOKENIZER_FILES):
-        problems.append(
-            Problem(
-                "missing-tokenizer",
-                f"has no tokenizer (none of {', '.join(TOKENIZER_FILES)})",
-                str(directory),
-                "copy the tokenizer files of the original checkpoint into this directory",
-            )
-        )
-    stored = [
-        StoredTensors(tensor.name, tensor.dtype, tensor.shape, 1, tensor.end - tensor.begin)
-        for header in headers.values()
-        for tensor in header.tensors
-    ]
-    documents = {"config.json": config}
-    if config.get("quantization_config") is None and (directory / HF_QUANT_CONFIG).is_file():
-        documents[HF_QUANT_CONFIG] = _read_json(directory / HF_QUANT_CONFIG, problems) or {}
-    return Checkpoint(
-        directory=str(directory),
-        architecture=describe(config),
-        quantization=read_quantization(documents),
-        tensors=tuple(stored),
-        weight_bytes=sum(each.bytes for each in stored),
-        parameters=sum(each.elements for each in stored),
-        files=tuple(sorted(headers)),
-        problems=tuple(problems),
+    documents = read_documents(path.parent, problems, required=False)
+    weight_map, stated = document.get("weight_map"), document.get("metadata")
+    files = sorted({str(name) for name in weight_map.values()}) if isinstance(weight_map, dict) else []
+    total = stated.get("total_size") if isinstance(stated, dict) else None
+    return Source(
+        str(path), documents, (), tuple(files), int(total) if isinstance(total, (int, float)) else 0, tuple(problems)
     )
 
 
-def _read_headers(directory: Path, problems: list[Problem]) -> dict[str, Header]:
-    names = {path.name for path in directory.glob("*.safetensors")}
-    index_path = directory / "model.safetensors.index.json"
-    if index_path.is_file():
-        index = _read_json(index_path, problems) or {}
-        weight_map = index.get("weight_map")
-        listed = set(_strings(weight_map.values())) if isinstance(weight_map, Mapping) else set()
-        for missing in sorted(listed - names):
-            problems.append(
-                Problem(
-                    "missing-shard",
-                    f"is listed in {index_path.name} and not there",
-                    str(directory / missing),
-                    "download the missing shard",
-                )
-            )
-    elif not names:
-        problems.append(
-            Problem(
-                "no-weights",
-                "has no *.safetensors file",
-                str(directory),
-                "download the weights, or convert a .bin or GGUF checkpoint to safetensors",
-            )
-        )
-    headers: dict[str, Header] = {}
-    for name in sorted(names):
-        path = directory / name
-        try:
-            headers[name] = read_header(path)
-        except HeaderError as error:
-            fix = "run `git lfs pull` in that directory" if error.code == "lfs-pointer" else DOWNLOAD_AGAIN
-            problems.append(Problem(error.code, str(error), str(path), fix))
-        except OSError as error:
-            problems.append(_unreadable(path, error))
-    return headers
-
-
-def _read_json(path: Path, problems: list[Problem]) -> dict[str, Any] | None:
+def _weight_file(path: Path) -> Source:
+    """One file alone, with the configuration beside it."""
+    problems: list[Problem] = []
+    documents = read_documents(path.parent, problems, required=False)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        problems.append(Problem("missing-file", "is missing", str(path), "copy it from the original checkpoint"))
-        return None
+        header, cut = read_whole_or_header(path)
+    except HeaderError as error:
+        raise OnecatError(f"{path.name} {error}", expected="a safetensors file", where=str(path)) from error
+    if isinstance(cut, Problem):
+        problems.append(cut)
+    return Source(str(path), documents, collapsed([header]), (path.name,), 0, tuple(problems))
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > LARGEST_DOCUMENT:
+            raise OnecatError(
+                f"{path.name} is neither a config.json nor a listing: it is too large",
+                expected="a model directory, its config.json, or a listing of its files",
+                where=str(path),
+            )
+        return path.read_text(encoding="utf-8")
     except OSError as error:
-        problems.append(_unreadable(path, error))
-        return None
-    except (ValueError, RecursionError) as error:
-        problems.append(Problem("bad-json", f"is not valid JSON ({error})", str(path), DOWNLOAD_AGAIN))
-        return None
-    if not isinstance(document, dict):
-        problems.append(Problem("bad-json", "is not a JSON object", str(path), DOWNLOAD_AGAIN))
-        return None
-    return document
-
-
-def _unreadable(path: Path, error: OSError) -> Problem:
-    return Problem("unreadable", f"cannot be read ({error.strerror})", str(path), "check its owner and mode")
-
-
-def _strings(values: Any) -> Iterable[str]:
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        return []
-    return [value for value in values if isinstance(value, str)]
+        raise OnecatError(f"{path} cannot be read: {error.strerror}", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise OnecatError(
+            f"{path.name} is not text", expected="a model directory, its config.json, or a listing", where=str(path)
+        ) from error

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from onecat.checkpoints.architectures import Architecture
 from onecat.checkpoints.quantization import Quantization
 from onecat.checkpoints.tensors import StoredTensors
+
+Severity = Literal["fail", "warn", "info"]
+"""fail: an engine refuses the checkpoint or answers wrongly. warn: it may. info: worth knowing."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,7 @@ class Problem:
     text: str
     where: str
     fix: str
+    severity: Severity = "fail"
 
 
 @dataclass(frozen=True)
@@ -25,8 +30,9 @@ class Checkpoint:
 
     architecture: what config.json says the model is made of. quantization: what is claimed of its storage, None for
     weights as they were trained. tensors: what the headers of the weight files hold, empty without weight files.
-    weight_bytes: bytes of all tensors, computed from the architecture where there are no weight files. parameters:
-    of the model, each packed element counted; measured: whether both come from headers. files: weight files.
+    weight_bytes: bytes of all tensors; without headers the sizes of the listed weight files, else computed from the
+    architecture. parameters: of the model, each packed element counted and draft layers left out; measured: whether
+    both come from headers. files: weight files that an engine would load.
     """
 
     directory: str

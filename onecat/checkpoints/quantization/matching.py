@@ -118,7 +118,7 @@ def _prefixes(name: str) -> Iterator[str]:
 
 def _runs(names: tuple[str, ...], lengths: Iterable[int]) -> set[str]:
     """All runs of so many whole components."""
-    found = set()
+    found: set[str] = set()
     for name in names:
         words = name.split(".")
         for length in lengths:

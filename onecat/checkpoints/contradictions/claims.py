@@ -1,0 +1,68 @@
+"""What a configuration says of quantisation that cannot be right, whatever the tensors are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from onecat.checkpoints.contradictions.situation import Situation
+from onecat.checkpoints.quantization import read_quantization
+from onecat.checkpoints.quantization.reading import stated_claim
+from onecat.checkpoints.records import Problem
+from onecat.checkpoints.sources import CONFIG
+
+HF_QUANT_CONFIG = "hf_quant_config.json"
+
+
+def unknown_method(at: Situation) -> Iterator[Problem]:
+    found = at.checkpoint.quantization
+    if found is not None and found.scheme == "unknown":
+        yield Problem(
+            "unknown-quantization",
+            f"claims the quantisation {found.method}, which onecat does not know",
+            at.config,
+            "correct quant_method, or take a checkpoint in a known format: onecat explain quantization",
+        )
+
+
+def missing_method(at: Situation) -> Iterator[Problem]:
+    """Seen in the wild in what ModelOpt exported; the engine then looks for hf_quant_config.json."""
+    stated = stated_claim(at.source.documents)
+    found = at.checkpoint.quantization
+    if stated is None or found is None or stated.where != CONFIG or found.scheme == "unknown":
+        return
+    if not stated.has("quant_method"):
+        yield Problem(
+            "missing-quant-method",
+            f"has a quantization_config without quant_method; it is read as {found.container}",
+            at.config,
+            f'add "quant_method": "{found.container}" to quantization_config',
+            "warn",
+        )
+
+
+def files_differ(at: Situation) -> Iterator[Problem]:
+    """config.json is what engines read when both are there."""
+    documents: Mapping[str, Mapping[str, Any]] = at.source.documents
+    beside = documents.get(HF_QUANT_CONFIG)
+    found = at.checkpoint.quantization
+    if not beside or found is None or documents.get(CONFIG, {}).get("quantization_config") is None:
+        return
+    other = read_quantization({HF_QUANT_CONFIG: beside})
+    if other is None or (other.scheme, other.group_size) == (found.scheme, found.group_size):
+        return
+    yield Problem(
+        "quantization-files-differ",
+        f"says {_told(other.scheme, other.group_size)} where config.json says {_told(found.scheme, found.group_size)}",
+        str(Path(at.place) / HF_QUANT_CONFIG),
+        "keep the file that the tensors agree with; engines read config.json",
+        "warn",
+    )
+
+
+def _told(scheme: str, group: int | None) -> str:
+    return scheme if group is None else f"{scheme} in groups of {group}"
+
+
+RULES: tuple[Callable[[Situation], Iterator[Problem]], ...] = (unknown_method, missing_method, files_differ)

@@ -1,0 +1,216 @@
+"""Weights that are stored otherwise than the configuration claims."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+
+from onecat.checkpoints.contradictions.situation import Matrix, Situation, several
+from onecat.checkpoints.observation import FLOATS
+from onecat.checkpoints.quantization.matching import FUSED
+from onecat.checkpoints.records import Problem, Severity
+
+LISTS_NO_MODULES = frozenset({"awq", "gptq", "bitsandbytes", "auto-round", "quasar_nvfp4", "torchao", "packed"})
+"""Containers whose engines see from the tensors which modules are packed, or whose own layout is not looked into."""
+
+NOT_COMPARED = frozenset({"packed", "torchao"})
+"""Containers whose tensors are only known by name."""
+
+NAMES_OF = {
+    "compressed-tensors": {"compressed-tensors"},
+    "modelopt": {"modelopt"},
+    "quark": {"modelopt"},
+    "fp8": {"fp8"},
+    "fbgemm_fp8": set(),
+    "quasar_nvfp4": {"compressed-tensors"},
+    "awq": {"awq"},
+    "gptq": {"gptq"},
+    "auto-round": {"awq", "gptq", "compressed-tensors"},
+    "mxfp4": {"mxfp4"},
+    "bitsandbytes": {"bitsandbytes"},
+}
+"""Whose names of tensors each container has."""
+
+SAME_SCALES = ({"F32", "BF16", "F16"}, {"U8", "F8_E8M0"})
+"""Types of scales that engines take for one another."""
+
+FUSED_ALWAYS = ("qkv_proj", "gate_up_proj")
+"""Modules that the engine joins in all models, and refuses when their parts are stored in different ways
+(should_ignore_layer and is_layer_skipped in vllm/model_executor/layers/quantization)."""
+
+
+def not_stored(at: Situation) -> Iterator[Problem]:
+    """Claimed to be quantised, and stored as they were."""
+    claim = at.checkpoint.quantization
+    if claim is None or claim.container in NOT_COMPARED:
+        return
+    plain = [each for each in at.matrices if each.claimed and each.observed.name is None and _float(each)]
+    packed = [each for each in at.matrices if each.observed.name is not None]
+    if not plain or (packed and claim.container in LISTS_NO_MODULES):
+        return
+    severity: Severity = "fail" if len(plain) > len(packed) else "warn"
+    yield Problem(
+        "claimed-not-stored",
+        f"claims {_claimed(plain)} for {several(each.stem for each in plain)}, stored as {_dtypes(plain)}",
+        at.config,
+        "remove quantization_config from config.json, or download the quantised weights"
+        if not packed
+        else "list these modules as ignored in config.json, or download the weights again",
+        severity,
+    )
+
+
+def not_claimed(at: Situation) -> Iterator[Problem]:
+    """Stored quantised, and not claimed to be."""
+    claim = at.checkpoint.quantization
+    if claim is not None and (claim.container in NOT_COMPARED or claim.scheme == "unknown"):
+        return
+    stored = [
+        each for each in at.matrices
+        if each.claimed is None and each.observed.name not in (None, "packed") and each.part != "draft"
+    ]  # fmt: skip
+    if not stored:
+        return
+    kinds = ", ".join(sorted({str(each.observed.name) for each in stored}))
+    if claim is None:
+        yield Problem(
+            "stored-not-claimed",
+            f"claims no quantisation; stored as {kinds}: {several(each.stem for each in stored)}",
+            at.config,
+            "copy config.json (with its quantization_config) from the checkpoint's publisher",
+        )
+        return
+    yield Problem(
+        "ignored-but-quantized",
+        f"leaves {several(each.stem for each in stored)} as it was; stored as {kinds}",
+        at.config,
+        "take these modules from the list of ignored ones in config.json",
+        "fail" if any(each.part == "language" for each in stored) else "warn",
+    )
+
+
+def differs(at: Situation) -> Iterator[Problem]:
+    """Scheme, group size, block, type of scales: one problem for each way in which the claim is wrong."""
+    claim = at.checkpoint.quantization
+    if claim is None or claim.container in NOT_COMPARED:
+        return
+    found: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for each in at.matrices:
+        if each.claimed is not None and each.observed.name is not None:
+            for code, claimed, stored in _differences(each):
+                found[code, claimed, stored].append(each.stem)
+    for (code, claimed, stored), stems in found.items():
+        yield Problem(
+            code, f"claims {claimed}, stored is {stored}: {several(stems)}", at.config,
+            "correct quantization_config in config.json, or copy it from the checkpoint's publisher",
+        )  # fmt: skip
+
+
+def _differences(each: Matrix) -> Iterator[tuple[str, str, str]]:
+    claimed, seen = each.claimed, each.observed
+    assert claimed is not None
+    if not _same_scheme(claimed.name, str(seen.name)):
+        yield "scheme-differs", claimed.name, str(seen.name)
+        return
+    if claimed.block is not None and seen.block is not None and seen.scale_shape:
+        out, into = seen.shape[-2:]
+        expected = (-(-out // claimed.block[0]), -(-into // claimed.block[1]))
+        if expected != seen.scale_shape[-2:]:
+            yield "block-differs", "blocks of {} x {}".format(*claimed.block), "{} x {}".format(*seen.block)
+    elif claimed.block is None and seen.group_size and claimed.group_size not in (None, seen.group_size):
+        yield "group-size-differs", f"groups of {claimed.group_size}", f"{seen.group_size}"
+    if claimed.scale_dtype and seen.scale_dtype and not _same_scales(claimed.scale_dtype, seen.scale_dtype):
+        yield "scale-dtype-differs", f"scales of {claimed.scale_dtype}", seen.scale_dtype
+
+
+def _same_scheme(claimed: str, stored: str) -> bool:
+    """Whether two names may be one storage: 4-bit tables cannot be told apart, one row's scale is a tensor's."""
+    if stored in ("packed", "4-bit", claimed):
+        return True
+    whole = {"fp8", "fp8-tensor", "fp8-channel", "fp8-group", "fp8-block"}
+    return stored == "fp8" and claimed in whole
+
+
+def _same_scales(one: str, other: str) -> bool:
+    return one == other or any({one, other} <= alike for alike in SAME_SCALES)
+
+
+def other_names(at: Situation) -> Iterator[Problem]:
+    """Tensors named as another tool does."""
+    claim = at.checkpoint.quantization
+    if claim is None or claim.container not in NAMES_OF:
+        return
+    foreign: dict[str, list[str]] = defaultdict(list)
+    for each in at.matrices:
+        if each.observed.container not in (None, *NAMES_OF[claim.container]) and each.claimed is not None:
+            foreign[str(each.observed.container)].append(each.stem)
+    for container, stems in foreign.items():
+        yield Problem(
+            "container-differs",
+            f"claims {claim.container}; named as {container} names them: the tensors of {several(stems)}",
+            at.config,
+            f"copy the configuration of the {container} checkpoint, or convert: onecat model repack",
+        )
+
+
+def missing_scales(at: Situation) -> Iterator[Problem]:
+    """Codes without what turns them into numbers."""
+    claim = at.checkpoint.quantization
+    if claim is not None and claim.container in NOT_COMPARED:
+        return
+    missing: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for each in at.matrices:
+        if each.observed.missing and (each.claimed is not None or each.observed.name != "packed"):
+            missing[each.observed.missing].append(each.stem)
+    for names, stems in missing.items():
+        yield Problem(
+            "missing-scales",
+            f"has no {' and no '.join(names)} for {several(stems)}",
+            at.place,
+            "download the weight files again: tensors are missing",
+        )
+
+
+def fused_differ(at: Situation) -> Iterator[Problem]:
+    """Parts of a module that the engine joins, stored in different ways."""
+    claim = at.checkpoint.quantization
+    if claim is None or claim.container not in ("compressed-tensors", "modelopt", "fp8"):
+        return
+    by_stem = {each.stem: each.observed for each in at.matrices if each.part == "language"}
+    broken = []
+    for fused in FUSED_ALWAYS:
+        first, *others = FUSED[fused]
+        for stem in by_stem:
+            parent, _, last = stem.rpartition(".")
+            names = {by_stem[f"{parent}.{shard}"].name for shard in others if f"{parent}.{shard}" in by_stem}
+            if last == first and names and names != {by_stem[stem].name}:
+                broken.append(f"{parent}.{fused}")
+    if broken:
+        yield Problem(
+            "fused-modules-differ",
+            f"stores the parts of {several(broken)} in different ways; engines join them and refuse that",
+            at.config,
+            "quantise all parts of such a module, or none: ignore q_proj, k_proj and v_proj together",
+        )
+
+
+def _float(each: Matrix) -> bool:
+    return each.observed.dtype in FLOATS
+
+
+def _claimed(matrices: Iterable[Matrix]) -> str:
+    return ", ".join(sorted({each.claimed.name for each in matrices if each.claimed}))
+
+
+def _dtypes(matrices: Iterable[Matrix]) -> str:
+    return ", ".join(sorted({each.observed.dtype for each in matrices}))
+
+
+RULES: tuple[Callable[[Situation], Iterator[Problem]], ...] = (
+    not_stored,
+    not_claimed,
+    differs,
+    other_names,
+    missing_scales,
+    fused_differ,
+)

@@ -1,0 +1,162 @@
+"""A directory with weight files, or with no more than their headers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from onecat.checkpoints.collapsing import collapsed
+from onecat.checkpoints.records import Problem
+from onecat.checkpoints.safetensors_header import (
+    Header,
+    HeaderError,
+    header_length,
+    header_of,
+    parse_header,
+)
+from onecat.checkpoints.sources import DOWNLOAD_AGAIN, INDEX, Source, read_documents, read_json, unreadable
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tiktoken.model")
+
+LARGE_INDEX = 1 << 20
+"""Bytes above which an index is searched for the names of its files and not parsed: some have 200,000 lines."""
+
+_FILE_IN_INDEX = re.compile(rb'": ?"([^"\\]+\.safetensors)"')
+
+OTHER_COPIES = re.compile(r"^(consolidated|pytorch_model|adapter)[-.]")
+"""Files of the same weights in another layout, which engines leave out when there are others
+(vllm/model_executor/model_loader/weight_utils.py, filter_duplicate_safetensors_files)."""
+
+
+def read_directory(directory: Path) -> Source:
+    """Configuration and headers; no weight is loaded. Raises OSError when the directory cannot be listed."""
+    problems: list[Problem] = []
+    documents = read_documents(directory, problems)
+    names = {entry.name for entry in os.scandir(directory) if entry.name.endswith(".safetensors")}
+    listed = _listed(directory / INDEX, problems)
+    for missing in sorted(listed - names):
+        problems.append(
+            Problem("missing-shard", f"is listed in {INDEX} and not there", str(directory / missing),
+                    "download the missing shard")
+        )  # fmt: skip
+    if not names and not (directory / INDEX).is_file():
+        problems.append(
+            Problem("no-weights", "has no *.safetensors file", str(directory),
+                    "download the weights, or convert a .bin or GGUF checkpoint to safetensors")
+        )  # fmt: skip
+    chosen = loaded_files(names, listed)
+    headers = _Headers(directory)
+    rows = collapsed(headers.of(name) for name in chosen)
+    problems += headers.problems
+    complete = headers.found and headers.found == headers.without_weights
+    if headers.without_weights and not complete:
+        problems += [_cut(directory / name) for name in headers.without_weights]
+    if complete:
+        problems.append(
+            Problem("headers-only", f"holds the headers of {len(chosen)} weight files, not the weights",
+                    str(directory), "download the weights before you serve from here", "info")
+        )  # fmt: skip
+    if not any((directory / name).is_file() for name in TOKENIZER_FILES):
+        problems.append(
+            Problem("missing-tokenizer", f"has no tokenizer (none of {', '.join(TOKENIZER_FILES)})", str(directory),
+                    "copy the tokenizer files of the original checkpoint into this directory",
+                    "info" if complete else "fail")
+        )  # fmt: skip
+    total, parameters = _stated_sizes(directory / INDEX) if listed and not rows else (0, 0)
+    return Source(str(directory), documents, rows, tuple(headers.found), total, tuple(problems), parameters)
+
+
+def loaded_files(names: Iterable[str], listed: Iterable[str]) -> list[str]:
+    """The weight files that an engine loads: those of the index, else all but other copies of the same weights."""
+    present = sorted(names)
+    wanted = set(listed)
+    if wanted:
+        return [name for name in present if name in wanted]
+    return [name for name in present if not OTHER_COPIES.match(name)] or present
+
+
+NOTHING = Header((), 0)
+
+
+class _Headers:
+    """Reads one header after another, and keeps what was wrong with them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.problems: list[Problem] = []
+        self.found: list[str] = []
+        self.without_weights: list[str] = []
+
+    def of(self, name: str) -> Header:
+        """The header of a file; an empty one when it has none that can be read."""
+        path = self._directory / name
+        try:
+            header, cut = read_whole_or_header(path)
+        except HeaderError as error:
+            fix = "run `git lfs pull` in that directory" if error.code == "lfs-pointer" else DOWNLOAD_AGAIN
+            self.problems.append(Problem(error.code, str(error), str(path), fix))
+            return NOTHING
+        except OSError as error:
+            self.problems.append(unreadable(path, error))
+            return NOTHING
+        self.found.append(name)
+        if isinstance(cut, Problem):
+            self.problems.append(cut)
+        elif cut == "header":
+            self.without_weights.append(name)
+        return header
+
+
+def read_whole_or_header(path: Path) -> tuple[Header, Problem | str | None]:
+    """A file's header, and what is wrong with the length of the file: `header` when it ends where the header does.
+
+    Raises HeaderError when the header itself cannot be read, OSError when the file cannot.
+    """
+    with path.open("rb", buffering=0) as file:
+        descriptor = file.fileno()
+        size = os.fstat(descriptor).st_size
+        length = header_length(os.pread(descriptor, 64, 0), size)
+        text = os.pread(descriptor, length, 8)
+    if len(text) < length:
+        raise HeaderError("truncated", f"gave {len(text)} bytes of its header of {length}")
+    try:
+        return header_of(text, size), None
+    except HeaderError as error:
+        if error.code not in ("truncated", "overlong"):
+            raise
+        header = parse_header(text)
+        if size == 8 + length and header.data_bytes:
+            return header, "header"
+        return header, Problem(error.code, str(error), str(path), DOWNLOAD_AGAIN)
+
+
+def _cut(path: Path) -> Problem:
+    return Problem("truncated", "is cut off after its header", str(path), DOWNLOAD_AGAIN)
+
+
+def _listed(path: Path, problems: list[Problem]) -> set[str]:
+    """The weight files that an index names; empty without one."""
+    if not path.is_file():
+        return set()
+    if path.stat().st_size > LARGE_INDEX:
+        found = {name.decode("utf-8", "replace") for name in set(_FILE_IN_INDEX.findall(path.read_bytes()))}
+        if found:
+            return found
+    weight_map = (read_json(path, problems) or {}).get("weight_map")
+    if not isinstance(weight_map, Mapping):
+        return set()
+    return {name for name in weight_map.values() if isinstance(name, str)}
+
+
+def _stated_sizes(path: Path) -> tuple[int, int]:
+    """Bytes and parameters of all weights as an index states them, 0 where it does not."""
+    stated = (read_json(path, []) or {}).get("metadata")
+    if not isinstance(stated, Mapping):
+        return 0, 0
+    return _whole(stated.get("total_size")), _whole(stated.get("total_parameters"))
+
+
+def _whole(stated: object) -> int:
+    return int(stated) if isinstance(stated, (int, float)) and 0 < stated < float("inf") else 0

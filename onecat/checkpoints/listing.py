@@ -1,0 +1,117 @@
+"""A listing of a remote directory, in place of the directory: names and sizes of its files.
+
+Read are a hub's JSON (a list of `path` and `size`, or `siblings` of `rfilename` and `size`), what `ls -l` prints, and
+lines of a size and a name in either order.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from onecat.checkpoints.directory import TOKENIZER_FILES, loaded_files
+from onecat.checkpoints.records import Problem
+from onecat.checkpoints.sources import INDEX, Source, read_documents
+from onecat.errors import OnecatError
+
+_LS = re.compile(r"^[-lr][rwxsStT-]{9}[.+@]?\s+\d+\s+\S+\s+\S+\s+(?P<size>\d+)\s+\S+\s+\S+\s+\S+\s+(?P<name>.+)$")
+_SIZE_FIRST = re.compile(r"^(?P<size>\d+)\s+(?P<name>\S.*)$")
+_NAME_FIRST = re.compile(r"^(?P<name>\S.*?)\s+(?P<size>\d+)$")
+
+
+def read_listing(path: Path, text: str) -> Source:
+    """What a listing tells, with the configuration beside it where there is one.
+
+    Raises OnecatError when it names no file.
+    """
+    sizes = dict(_entries(text))
+    weights = {name for name in sizes if name.endswith(".safetensors") and "/" not in name}
+    if not sizes:
+        raise OnecatError(
+            f"{path.name} is neither a config.json nor a listing of files",
+            expected="a hub's JSON list of files with sizes, the output of `ls -l`, or lines of size and name",
+            where=str(path),
+            next_steps=("curl -s https://HUB/api/models/ORG/NAME/tree/main > listing.json",),
+        )
+    problems: list[Problem] = []
+    documents = read_documents(path.parent, problems, required=False)
+    chosen = loaded_files(weights, _numbered(weights))
+    where = str(path)
+    if not weights:
+        problems.append(Problem("no-weights", "lists no *.safetensors file", where, "take a revision that has some"))
+    for name in _missing(weights):
+        problems.append(Problem("missing-shard", f"does not list {name}", where, "upload or download that shard"))
+    for name in sorted(name for name in weights if sizes[name] < 1024):
+        problems.append(
+            Problem("lfs-pointer", f"lists {name} with {sizes[name]} bytes: a Git LFS pointer", where,
+                    "run `git lfs pull` in that directory")
+        )  # fmt: skip
+    if not any(name in sizes for name in TOKENIZER_FILES):
+        problems.append(
+            Problem("missing-tokenizer", f"lists no tokenizer (none of {', '.join(TOKENIZER_FILES)})", where,
+                    "take the tokenizer of the original checkpoint", "warn")
+        )  # fmt: skip
+    if INDEX not in sizes and len(chosen) > 1:
+        problems.append(Problem("missing-index", f"does not list {INDEX}", where, "copy it from the publisher", "warn"))
+    return Source(where, documents, (), tuple(chosen), sum(sizes[name] for name in chosen), tuple(problems))
+
+
+def _entries(text: str) -> Iterator[tuple[str, int]]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if document is not None:
+        yield from _json_entries(document)
+        return
+    for line in text.splitlines():
+        found = _LS.match(line.strip()) or _SIZE_FIRST.match(line.strip()) or _NAME_FIRST.match(line.strip())
+        if found:
+            name = found["name"].split(" -> ")[0]
+            yield name.removeprefix("./"), int(found["size"])
+
+
+def _json_entries(document: Any) -> Iterator[tuple[str, int]]:
+    files = document
+    if isinstance(document, dict):
+        files = next((document[key] for key in ("siblings", "files", "Files", "data") if key in document), [])
+        if isinstance(files, dict):
+            files = files.get("Files", [])
+    for entry in files if isinstance(files, list) else []:
+        if not isinstance(entry, dict) or entry.get("type") == "directory":
+            continue
+        name = next(
+            (entry[key] for key in ("path", "rfilename", "Path", "name") if isinstance(entry.get(key), str)), ""
+        )
+        large = entry.get("lfs")
+        size = large.get("size") if isinstance(large, dict) else None
+        size = size if size is not None else entry.get("size", entry.get("Size"))
+        if name and type(size) is int and size >= 0:
+            yield name, size
+
+
+_SHARD = re.compile(r"^(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)\.safetensors$")
+
+
+def _numbered(names: set[str]) -> list[str]:
+    """The shards of `model-*-of-*` where there are some: a single file beside them is another copy."""
+    return [name for name in names if (found := _SHARD.match(name)) and found["stem"] == "model"]
+
+
+def _missing(names: set[str]) -> list[str]:
+    """Names of a numbered series that are not there."""
+    series = {}
+    for name in names:
+        found = _SHARD.match(name)
+        if found:
+            series[found["stem"], found["count"]] = len(found["number"])
+    expected = {
+        f"{stem}-{number:0{digits}}-of-{count}.safetensors"
+        for (stem, count), digits in series.items()
+        if int(count) <= 10_000
+        for number in range(1, int(count) + 1)
+    }
+    return sorted(expected - names)

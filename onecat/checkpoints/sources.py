@@ -1,0 +1,77 @@
+"""What is read of a checkpoint before anything is made of it: its documents, the headers of its files, their sizes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onecat.checkpoints.quantization.reading import SIDE_FILES
+from onecat.checkpoints.records import Problem
+from onecat.checkpoints.tensors import StoredTensors
+
+CONFIG = "config.json"
+INDEX = "model.safetensors.index.json"
+DOCUMENTS = (CONFIG, *SIDE_FILES)
+"""Files that say what the weights are."""
+
+DOWNLOAD_AGAIN = "download this file again and compare its checksum with the one its publisher states"
+
+
+@dataclass(frozen=True)
+class Source:
+    """What was found in one place.
+
+    documents: JSON objects by file name. tensors: rows of all headers. files: weight files that an engine would load.
+    file_bytes: of those files, where only their sizes are known. parameters: as an index states them, 0 for not.
+    """
+
+    place: str
+    documents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tensors: tuple[StoredTensors, ...] = ()
+    files: tuple[str, ...] = ()
+    file_bytes: int = 0
+    problems: tuple[Problem, ...] = ()
+    parameters: int = 0
+
+
+def read_documents(directory: Path, problems: list[Problem], *, required: bool = True) -> dict[str, dict[str, Any]]:
+    """config.json and the files beside it that describe quantisation.
+
+    A file beside it that cannot be read matters only where config.json says nothing of quantisation itself.
+    """
+    documents = {}
+    if required or (directory / CONFIG).is_file():
+        documents[CONFIG] = read_json(directory / CONFIG, problems) or {}
+    stated = isinstance(documents.get(CONFIG, {}).get("quantization_config"), Mapping)
+    for name in SIDE_FILES:
+        if (directory / name).is_file():
+            found = read_json(directory / name, [] if stated else problems)
+            if found is not None:
+                documents[name] = found
+    return documents
+
+
+def read_json(path: Path, problems: list[Problem]) -> dict[str, Any] | None:
+    """A JSON object; None, and a problem, when the file is none."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        problems.append(Problem("missing-file", "is missing", str(path), "copy it from the original checkpoint"))
+        return None
+    except OSError as error:
+        problems.append(unreadable(path, error))
+        return None
+    except (ValueError, RecursionError) as error:
+        problems.append(Problem("bad-json", f"is not valid JSON ({error})", str(path), DOWNLOAD_AGAIN))
+        return None
+    if not isinstance(document, dict):
+        problems.append(Problem("bad-json", "is not a JSON object", str(path), DOWNLOAD_AGAIN))
+        return None
+    return document
+
+
+def unreadable(path: Path, error: OSError) -> Problem:
+    return Problem("unreadable", f"cannot be read ({error.strerror})", str(path), "check its owner and mode")
