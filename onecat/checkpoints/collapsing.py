@@ -12,7 +12,9 @@ from collections.abc import Iterable
 from onecat.checkpoints.safetensors_records import Header
 from onecat.checkpoints.tensors import StoredTensors
 
-_EXPERT = re.compile(r"(?<=\.experts\.)[0-9]+(?=[.\n]|\Z)")
+_EXPERT = re.compile(r"\.experts\.[0-9]+(?=[.\n]|\Z)")
+"""Begins with letters, which `re` looks for at the speed of C; a look-behind would be tried at every character."""
+_COLLAPSED = ".experts.*"
 
 
 def collapsed(headers: Iterable[Header]) -> tuple[StoredTensors, ...]:
@@ -36,5 +38,5 @@ def collapsed(headers: Iterable[Header]) -> tuple[StoredTensors, ...]:
 
 def _without_numbers(names: tuple[str, ...]) -> list[str]:
     """The names with `*` for the number of the expert; all at once, which takes a third of the time."""
-    joined = _EXPERT.sub("*", "\n".join(names)).split("\n")
-    return joined if len(joined) == len(names) else [_EXPERT.sub("*", name) for name in names]
+    joined = _EXPERT.sub(_COLLAPSED, "\n".join(names)).split("\n")
+    return joined if len(joined) == len(names) else [_EXPERT.sub(_COLLAPSED, name) for name in names]
