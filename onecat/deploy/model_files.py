@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from onecat.checkpoints import inspect
 from onecat.checkpoints.safetensors_header import MAXIMUM_HEADER_BYTES
+from onecat.checkpoints.sources import DOCUMENTS, INDEX
 from onecat.errors import OnecatError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 HEADER_BYTES = 1 << 16
 """What is fetched of each weight file at once: the header of nearly every file."""
-_SETTINGS = ("config.json", "model.safetensors.index.json", "hf_quant_config.json")
+_SETTINGS = (*DOCUMENTS, INDEX)
 _READ_SECONDS = 120.0
 
 

@@ -10,4 +10,5 @@ from onecat.planner.refusals.situation import Situation
 
 def checkpoint(at: Situation) -> Iterator[Refusal]:
     for problem in at.checkpoint.problems:
-        yield Refusal(f"checkpoint.{problem.code}", f"{problem.where} {problem.text}", (problem.fix,))
+        if problem.severity == "fail":
+            yield Refusal(f"checkpoint.{problem.code}", f"{problem.where} {problem.text}", (problem.fix,))
