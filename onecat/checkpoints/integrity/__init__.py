@@ -1,0 +1,28 @@
+"""Integrity: whether a model directory is whole, by its headers, index, documents, scales and checksums.
+
+In: a directory, lists of checksums. Out: a `Verification` with its `Fault`s. A new rule about a directory is a function
+in rules/, a new form of checksum lists a file in manifests/.
+"""
+
+from onecat.checkpoints.integrity.contents import Contents, read_contents
+from onecat.checkpoints.integrity.manifests import Manifest, find_manifests, read_manifest, text_of
+from onecat.checkpoints.integrity.progress import Progress
+from onecat.checkpoints.integrity.records import Fault, Severity, Verification
+from onecat.checkpoints.integrity.verification import Request, is_content, static_faults, verify
+
+__all__ = [
+    "Contents",
+    "Fault",
+    "Manifest",
+    "Progress",
+    "Request",
+    "Severity",
+    "Verification",
+    "find_manifests",
+    "is_content",
+    "read_contents",
+    "read_manifest",
+    "static_faults",
+    "text_of",
+    "verify",
+]

@@ -1,0 +1,135 @@
+"""What lies in a model directory: names and sizes, headers, JSON documents. No weight is read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from onecat.checkpoints.safetensors_header import LFS_POINTER, Header, HeaderError, Tensor, read_header
+from onecat.errors import OnecatError
+
+INDEX = "model.safetensors.index.json"
+LARGEST_DOCUMENT = 256 << 20
+"""JSON above this is not read: the largest tokenizers take 35 MB, the largest index 25 MB."""
+
+SMALL_FILE = 4096
+"""Bytes of a file's beginning that tell a Git LFS pointer or a web page."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A model directory as it lies there.
+
+    sizes: bytes of each file by its path below the directory. headers: of the weight files that are whole, by name.
+    broken: what is wrong with the others. documents: the JSON files of the top directory; unread: why one is none.
+    starts: the first bytes of each small file that is no weight file. shards: the weight files that an engine loads:
+    those of the index, or all.
+    """
+
+    directory: Path
+    sizes: Mapping[str, int]
+    headers: Mapping[str, Header]
+    broken: Mapping[str, HeaderError]
+    documents: Mapping[str, Any]
+    unread: Mapping[str, str]
+    starts: Mapping[str, bytes]
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """config.json, empty when there is none."""
+        return self.document("config.json")
+
+    def document(self, name: str) -> Mapping[str, Any]:
+        """A JSON object of the directory, empty when there is none of that name."""
+        found = self.documents.get(name)
+        return found if isinstance(found, Mapping) else {}
+
+    @cached_property
+    def weight_map(self) -> Mapping[str, str] | None:
+        """Which shard holds each tensor, as the index says; None without an index that says so."""
+        stated = self.document(INDEX).get("weight_map")
+        if not isinstance(stated, Mapping) or not all(isinstance(value, str) for value in stated.values()):
+            return None
+        return stated
+
+    @cached_property
+    def weight_files(self) -> tuple[str, ...]:
+        """All weight files of the top directory, whole or broken."""
+        return tuple(sorted({*self.headers, *self.broken}))
+
+    @cached_property
+    def shards(self) -> tuple[str, ...]:
+        listed = set(self.weight_map.values()) if self.weight_map else None
+        return tuple(name for name in self.weight_files if listed is None or name in listed)
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Each tensor that an engine loads, with the name of its file, in the order of files."""
+        for name in self.shards:
+            for tensor in self.headers[name].tensors if name in self.headers else ():
+                yield name, tensor
+
+
+def read_contents(directory: Path) -> Contents:
+    """Look at a model directory. Raises OnecatError when it does not exist or is no directory."""
+    if not directory.is_dir():
+        raise OnecatError(
+            f"the model directory {directory} {'is not a directory' if directory.exists() else 'does not exist'}",
+            expected="a directory with config.json, *.safetensors and a tokenizer",
+            where=str(directory),
+            next_steps=("give the path of a checkpoint's directory", "onecat model pull ORG/NAME fetches one"),
+        )
+    sizes = dict(sorted(_files(directory)))
+    headers: dict[str, Header] = {}
+    broken: dict[str, HeaderError] = {}
+    documents: dict[str, Any] = {}
+    unread: dict[str, str] = {}
+    starts: dict[str, bytes] = {}
+    for name, size in sizes.items():
+        path = directory / name
+        if "/" not in name and name.endswith(".safetensors"):
+            try:
+                headers[name] = read_header(path)
+            except HeaderError as error:
+                broken[name] = error
+            except OSError as error:
+                broken[name] = HeaderError("unreadable", f"cannot be read ({error.strerror})")
+            continue
+        try:
+            if size <= SMALL_FILE or _is_html_name(name):
+                with path.open("rb") as file:
+                    starts[name] = file.read(SMALL_FILE)
+            if "/" not in name and name.endswith(".json") and not starts.get(name, b"").startswith(LFS_POINTER):
+                documents[name] = _document(path, size)
+        except OSError as error:
+            unread[name] = f"cannot be read ({error.strerror})"
+        except (ValueError, RecursionError) as error:
+            unread[name] = f"is not valid JSON ({error})"
+    return Contents(directory, sizes, headers, broken, documents, unread, starts)
+
+
+def _files(directory: Path) -> Iterator[tuple[str, int]]:
+    """All files with their sizes, those behind links too; a link that leads nowhere has the size -1."""
+    for folder, folders, names in os.walk(directory):
+        folders[:] = [each for each in folders if each != ".git"]
+        for name in names:
+            path = Path(folder, name)
+            try:
+                size = path.stat().st_size if path.is_file() else -1
+            except OSError:
+                size = -1
+            yield path.relative_to(directory).as_posix(), size
+
+
+def _document(path: Path, size: int) -> Any:
+    if size > LARGEST_DOCUMENT:
+        raise ValueError(f"{size} bytes are more than any such file has")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _is_html_name(name: str) -> bool:
+    return "/" not in name and name.endswith((".json", ".model", ".txt", ".jinja"))

@@ -1,0 +1,1 @@
+"""Rules about model directories, one theme a file; registry.py finds them."""

@@ -1,0 +1,145 @@
+"""Weight files against their headers, against each other and against the index."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from onecat.checkpoints.integrity.contents import INDEX, Contents
+from onecat.checkpoints.integrity.records import DOWNLOAD_AGAIN, Fault
+from onecat.checkpoints.integrity.registry import rule
+
+_NUMBERED = re.compile(r"(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.safetensors")
+INDEX_SOURCE = "https://huggingface.co/docs/transformers/big_models#sharding"
+LOADER_SOURCE = "https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/model_executor/model_loader/weight_utils.py"
+_NAMED = 3
+"""Tensors that a finding names; the rest are counted."""
+
+
+@rule
+def whole_files(contents: Contents) -> Iterator[Fault]:
+    """Each weight file is as long as its header says."""
+    for name, error in contents.broken.items():
+        fix = "run `git lfs pull` in that directory" if error.code == "lfs-pointer" else DOWNLOAD_AGAIN
+        if error.code == "unreadable":
+            fix = "check its owner and mode"
+        yield Fault(
+            error.code,
+            "fail",
+            str(error),
+            name,
+            fix,
+            "An engine ends with MetadataIncompleteBuffer, HeaderTooLarge or a MemoryError when it opens this file.",
+            "https://github.com/QwenLM/Qwen3-VL/issues/264",
+        )
+
+
+@rule
+def no_shard_missing(contents: Contents) -> Iterator[Fault]:
+    """Each shard that the index lists, or that the numbers of the others count, is there."""
+    why = "Loading ends at the first missing shard, or leaves its weights as they were made: noise."
+    if contents.weight_map is not None:
+        for name in sorted(set(contents.weight_map.values()) - set(contents.weight_files)):
+            yield Fault("missing-shard", "fail", f"is listed in {INDEX} and not there", name, "download it", why)
+    elif INDEX in contents.documents:
+        text = "has no `weight_map` of tensors to files"
+        yield Fault("bad-index", "fail", text, INDEX, DOWNLOAD_AGAIN, source=INDEX_SOURCE)
+    if not contents.weight_files:
+        others = [name for name in contents.sizes if name.endswith((".bin", ".gguf", ".pt", ".pth"))]
+        text = "has no *.safetensors file" + (f", but {others[0]}" if others else "")
+        fix = "download the weights, or convert them to safetensors" if others else "download the weights"
+        yield Fault("no-weights", "fail", text, str(contents.directory), fix)
+    numbers: dict[tuple[str, int], set[int]] = {}
+    for name in contents.weight_files:
+        if (found := _NUMBERED.fullmatch(name)) is not None:
+            numbers.setdefault((found["stem"], int(found["count"])), set()).add(int(found["number"]))
+    for (stem, count), there in numbers.items():
+        if contents.weight_map is None:
+            for number in [each for each in range(1, count + 1) if each not in there][:20]:
+                name = f"{stem}-{number:05d}-of-{count:05d}.safetensors"
+                yield Fault("missing-shard", "fail", f"is missing: there are {len(there)} of {count}", name, "", why)
+    if numbers and contents.weight_map is None and INDEX not in contents.sizes:
+        yield Fault(
+            "no-index",
+            "warn",
+            "is missing: several shards and nothing that says which tensor is where",
+            INDEX,
+            "copy it from the original checkpoint",
+            "vLLM loads all *.safetensors without it; transformers and other loaders do not.",
+            INDEX_SOURCE,
+        )
+
+
+@rule
+def index_and_shards_agree(contents: Contents) -> Iterator[Fault]:
+    """Tensors are where the index says, each once, and all of them are named."""
+    listed = contents.weight_map
+    where: dict[str, str] = {}
+    twice: dict[tuple[str, str], list[str]] = {}
+    for file, tensor in contents.tensors():
+        first = where.setdefault(tensor.name, file)
+        if first != file:
+            twice.setdefault((first, file), []).append(tensor.name)
+    for (first, file), names in twice.items():
+        text = f"holds {_some(names)}, as {first} does"
+        fix = "remove what does not belong to this checkpoint; a conversion may have been run twice into one directory"
+        yield Fault("tensor-twice", "fail", text, file, fix, "Which of the two is loaded last is left to chance.")
+    if listed is None:
+        return
+    absent: dict[str, list[str]] = {}
+    elsewhere: dict[str, list[str]] = {}
+    for name, file in listed.items():
+        if file in contents.headers and name not in where:
+            absent.setdefault(file, []).append(name)
+        elif file in contents.headers and where[name] != file:
+            elsewhere.setdefault(file, []).append(name)
+    for file, names in absent.items():
+        text = f"lacks {_some(names)}, which {INDEX} says it holds"
+        yield Fault("missing-tensor", "fail", text, file, DOWNLOAD_AGAIN, source=INDEX_SOURCE)
+    for file, names in elsewhere.items():
+        text = f"does not hold {_some(names)} as {INDEX} says; {where[names[0]]} does"
+        why = "vLLM loads whole files and does not mind; transformers looks where the index points."
+        yield Fault("tensor-elsewhere", "warn", text, file, "write the index anew", why, INDEX_SOURCE)
+    unnamed: dict[str, list[str]] = {}
+    for name, file in where.items():
+        if name not in listed:
+            unnamed.setdefault(file, []).append(name)
+    for file, names in unnamed.items():
+        text = f"holds {_some(names)}, which {INDEX} does not name"
+        why = "vLLM loads whole files with them; transformers leaves them out."
+        yield Fault("unlisted-tensor", "warn", text, file, "write the index anew", why, INDEX_SOURCE)
+
+
+@rule
+def total_size(contents: Contents) -> Iterator[Fault]:
+    """The index's total size is that of the tensors it names."""
+    metadata = contents.document(INDEX).get("metadata")
+    stated = metadata.get("total_size") if isinstance(metadata, dict) else None
+    if stated is None or contents.weight_map is None or set(contents.shards) != set(contents.weight_map.values()):
+        return
+    if contents.broken.keys() & set(contents.shards):
+        return
+    held = sum(contents.headers[name].data_bytes for name in contents.shards)
+    if stated != held:
+        text = f"states a total_size of {stated} bytes; its shards hold {held}"
+        why = "Engines do not read it; planners and downloaders that trust it are misled."
+        yield Fault("index-total-size", "warn", text, INDEX, "trust the shards", why, INDEX_SOURCE)
+
+
+@rule
+def files_beside(contents: Contents) -> Iterator[Fault]:
+    """Weight files that an engine will not load, or will load though they do not belong."""
+    if contents.weight_map:
+        for name in sorted(set(contents.weight_files) - set(contents.weight_map.values())):
+            text = f"is not listed in {INDEX}: engines do not load it"
+            yield Fault("unlisted-shard", "info", text, name, "", "It only takes space.", LOADER_SOURCE)
+    if contents.weight_files:
+        for name, size in contents.sizes.items():
+            if "/" not in name and re.fullmatch(r"(pytorch_model|model|consolidated).*\.(bin|pt|pth)", name):
+                text = f"lies beside safetensors ({size / 1e9:.1f} GB): engines read the safetensors"
+                yield Fault("bin-beside", "info", text, name, "", "It only takes space.", LOADER_SOURCE)
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

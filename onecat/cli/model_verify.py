@@ -1,0 +1,127 @@
+"""`onecat model verify`: whether a checkpoint is whole, told by its headers, scales and checksums."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onecat.cli import console
+from onecat.cli.outputs import ForceOption, Output
+from onecat.errors import ExitCode, OnecatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onecat.checkpoints.integrity import Progress, Verification
+
+LINE_SECONDS = 5.0
+DRAW_SECONDS = 0.2
+"""Between two lines of progress in a log, and between two on a terminal."""
+
+
+def add_to(group: typer.Typer) -> None:
+    group.command(
+        "verify",
+        help="Verify that a checkpoint is whole: headers, index, scales, tokenizer, checksums.",
+        epilog="Exit code 1 when something stops or spoils serving. Ctrl-C keeps the checksums of finished files: "
+        "the same command goes on from there.",
+    )(verify_model)
+
+
+def verify_model(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The checkpoint's directory.")],
+    manifest: Annotated[
+        list[Path] | None,
+        typer.Option("--manifest", metavar="FILE", help="Checksums: SHA256SUMS, or a hub's listing as JSON (repeat)."),
+    ] = None,
+    write: Annotated[
+        str | None,
+        typer.Option("--write-manifest", metavar="FILE", help="Hash all files, write SHA256SUMS; - prints it."),
+    ] = None,
+    force: ForceOption = False,
+    hashing: Annotated[bool, typer.Option("--hash", help="Hash the files and compare them with checksums.")] = False,
+    weights: Annotated[bool, typer.Option("--weights", help="Read all weights for NaN and infinities.")] = False,
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=0, max=256, help="Files read at once; 0: one for each processor, up to 8.")
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.model-verify/1).")] = False,
+) -> None:
+    import os
+
+    from onecat.checkpoints.integrity import Request, verify
+    from onecat.paths import home
+    from onecat.render import verifications
+
+    output = Output(write, f"onecat model verify {directory} --write-manifest", force) if write is not None else None
+    if output is not None:
+        if output.is_printed and as_json:
+            raise OnecatError("--json and --write-manifest - both print", expected="a file for the manifest")
+        output.check()
+    request = Request(
+        directory=directory,
+        manifests=tuple(manifest or ()),
+        hash=hashing,
+        hash_all=output is not None,
+        weights=weights,
+        jobs=jobs or min(len(os.sched_getaffinity(0)), 8),
+        cache=home().cache,
+    )
+    console.end_like_ctrl_c()
+    found = verify(request, _shower())
+    if output is not None:
+        _write(output, found)
+    if as_json:
+        console.print_json(verifications.verification_document(found))
+    elif output is None or not output.is_printed:
+        print("\n".join(verifications.verification_lines(found)))
+    raise typer.Exit(ExitCode.FINE if found.is_fine else ExitCode.NO)
+
+
+def _write(output: Output, found: Verification) -> None:
+    from onecat.checkpoints.integrity import is_content, text_of
+
+    if not found.is_fine:
+        console.progress("no manifest was written: it would call files right that are not")
+        return
+    own = Path(output.file).absolute()
+    text = text_of(
+        {
+            name: digest
+            for name, digest in found.digests.items()
+            if is_content(name) and Path(found.directory, name).absolute() != own
+        }
+    )
+    kept = output.write(text, 0o644)
+    if kept is not None:
+        console.progress(f"the old manifest is kept as {kept}")
+
+
+def _shower() -> Callable[[Progress], None]:
+    """Lines on standard error; on a terminal, one line that is drawn again and again."""
+    import sys
+    import time
+
+    from onecat.render.verifications import progress_line
+
+    is_terminal = sys.stderr.isatty()
+    last = time.monotonic()
+
+    def show(progress: Progress) -> None:
+        nonlocal last
+        if console.quiet():
+            return
+        is_end = progress.done >= progress.total
+        now = time.monotonic()
+        if is_terminal:
+            if is_end:
+                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            elif now - last >= DRAW_SECONDS:
+                last = now
+                print(f"\r\x1b[K{progress_line(progress)}", end="", file=sys.stderr, flush=True)
+        elif now - last >= LINE_SECONDS:
+            last = now
+            console.progress(progress_line(progress))
+
+    return show
