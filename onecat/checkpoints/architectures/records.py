@@ -62,15 +62,6 @@ class KeyValueLayers:
 
 
 @dataclass(frozen=True)
-class Compressor:
-    """What a layer that compresses several tokens into one entry keeps: `size` float32 elements of each of the last
-    `window` tokens."""
-
-    size: int
-    window: int
-
-
-@dataclass(frozen=True)
 class LatentLayers:
     """Layers alike that keep one compressed vector of each token (multi-head latent attention).
 
@@ -86,7 +77,6 @@ class LatentLayers:
     window: int | None = None
     index_head_size: int | None = None
     compress_ratio: int = 1
-    compressors: tuple[Compressor, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,11 +119,13 @@ class StateLayers:
     """Layers alike that keep a state of fixed size for each sequence, whatever its length.
 
     states: the shapes before tensor parallelism, with the dimension that it divides and what the state is.
+    chunk: tokens that the layer's kernel works on at once, None where there is no such notion.
     """
 
     layers: tuple[int, ...]
     kind: Literal["gated-delta-net", "mamba1", "mamba2", "linear", "kimi-delta", "short-convolution"]
     states: tuple[State, ...]
+    chunk: int | None = None
 
 
 Cache = KeyValueLayers | LatentLayers | StateLayers

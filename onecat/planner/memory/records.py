@@ -31,7 +31,8 @@ class MemorySettings:
     step. graphs: whether CUDA graphs are captured. text_only: no pictures or sound are let in.
     quantization: what `--quantization` asks for, None for the checkpoint's own. capability: of the devices, ten times,
     None when there is none or it is not known. hybrid_manager: sliding windows keep only what they need, as they do
-    unless --disable-hybrid-kv-cache-manager is given.
+    unless --disable-hybrid-kv-cache-manager is given. flashinfer: whether the engine chooses tokens with it, as its
+    images do and a bare `pip install` does not; from 0.18 on it chooses in place anyhow.
     """
 
     engine_version: str
@@ -57,16 +58,18 @@ class MemorySettings:
     platform: Literal["cuda", "cpu", "ascend"] = "cuda"
     capability: int | None = None
     hybrid_manager: bool = True
+    flashinfer: bool = False
 
 
 @dataclass(frozen=True)
 class KeyValueCapacity:
     """What the memory for the KV cache comes to.
 
-    tokens: as the engine logs its size; blocks: of `block_size` tokens, of the largest group of layers; groups: how
-    many tables of blocks a sequence has. bytes_per_token: on one GPU, of layers that keep every token;
-    bytes_per_sequence: on one GPU, whatever its length (states, windows). max_concurrency: requests of max_model_len.
-    largest_max_model_len: that one request could have.
+    tokens: as the engine logs its size; blocks: of the pool that all groups share, on each GPU; block_size: tokens of a
+    block of layers that keep every token; groups: how many tables of blocks a sequence has. bytes_per_token: on the
+    GPU that has most, of layers that keep every token; bytes_per_sequence: of the others (states, windows), for a
+    sequence of any length, with what a step has in flight. max_concurrency: requests of max_model_len.
+    largest_max_model_len: that one request could have, no more than the model has positions for or max_model_len is.
     """
 
     tokens: int
@@ -84,8 +87,9 @@ class GpuMemory:
     """How the memory of one GPU is used.
 
     memory: of the device. budget: what the engine may use of it. other: of other processes. weights, activations,
-    graphs: of the engine. overhead: context, libraries and communication. kv_cache: what is left of the budget;
-    negative when the rest does not fit. free: of the device beyond all that.
+    graphs: of the engine. overhead: libraries and communication, as far as the engine counts them against its budget;
+    outside: the context and what else it takes before it counts. kv_cache: what is left of the budget; negative when
+    the rest does not fit. free: of the device beyond all that.
     """
 
     rank: int
@@ -97,11 +101,17 @@ class GpuMemory:
     overhead: int
     other: int
     kv_cache: int
+    outside: int = 0
 
     @property
     def free(self) -> int:
-        taken = self.weights + self.activations + self.graphs + self.overhead + self.other + max(0, self.kv_cache)
-        return self.memory - taken
+        counted = self.weights + self.activations + self.graphs + self.overhead + max(0, self.kv_cache)
+        return self.memory - counted - self.other - self.outside
+
+    @property
+    def beyond_free(self) -> int:
+        """Bytes of the budget that the device has not free when the engine starts, for which the engine refuses."""
+        return max(0, self.budget - (self.memory - self.other - self.outside))
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ def _mamba(configuration: Configuration, hidden: int) -> Mamba2:
         configuration.flag("use_bias"),
         configuration.flag("use_conv_bias", True),
         _string(configuration, "mamba_ssm_cache_dtype") or "float32",
+        chunk=configuration.optional("mamba_chunk_size", "chunk_size"),
     )
 
 

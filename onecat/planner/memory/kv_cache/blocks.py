@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from onecat.checkpoints.architectures.records import Architecture, LatentLayers
+from onecat.checkpoints.architectures.records import Architecture, LatentLayers, StateLayers
 from onecat.planner.memory.kv_cache.pages import StateMode, ceil_div
 from onecat.planner.memory.kv_cache.rules import Rules
 from onecat.planner.memory.records import MemorySettings
@@ -22,6 +23,9 @@ Source: get_supported_kernel_block_sizes and get_preferred_block_size in vllm/v1
 
 LATENT_BLOCKS = {"FLASHMLA": 64, "CUTLASS_MLA": 128, "FLASHMLA_SPARSE": 64, "FLASH_ATTN_MLA_SPARSE": 64}
 """Tokens of a block of backends for latent attention that take no other; the rest take 16 or a version's own."""
+
+NO_CHUNK = 2048
+"""Stands for the chunk of layers that have none. Source: ModelConfig.get_mamba_chunk_size of vLLM 0.27.1."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ def block_sizes(
     """
     base = settings.block_size or _backend_block(architecture, settings, rules)
     window = base if rules.window_block is None else rules.window_block
-    mode = state_mode(settings, rules)
+    mode = state_mode(architecture, settings, rules)
     if not state:
         return BlockSizes(base, window, base, 0)
     if not token:
@@ -52,13 +56,25 @@ def block_sizes(
     aligned = max(KERNEL_BLOCK, base)
     if _latent(architecture):
         aligned = max(aligned, rules.latent_alignment)
+    if mode == "all":
+        aligned = math.lcm(aligned, _chunk(architecture))
     block = max(base, aligned * ceil_div(state, aligned * token))
     return BlockSizes(block, window, settings.max_model_len if mode == "none" else block, block * token)
 
 
-def state_mode(settings: MemorySettings, rules: Rules) -> StateMode:
-    """How states of prefixes are kept."""
-    return "align" if settings.prefix_caching and rules.states else "none"
+def state_mode(architecture: Architecture, settings: MemorySettings, rules: Rules) -> StateMode:
+    """How states of prefixes are kept. Source: vllm/model_executor/models/config.py (MambaModelConfig) at 0.27.1."""
+    if not settings.prefix_caching or not rules.states:
+        return "none"
+    return "all" if any(each.kind in rules.all_states for each in _states(architecture)) else "align"
+
+
+def _chunk(architecture: Architecture) -> int:
+    return next((each.chunk for each in _states(architecture) if each.chunk is not None), NO_CHUNK)
+
+
+def _states(architecture: Architecture) -> list[StateLayers]:
+    return [each for each in architecture.caches if isinstance(each, StateLayers)]
 
 
 def _latent(architecture: Architecture) -> list[LatentLayers]:

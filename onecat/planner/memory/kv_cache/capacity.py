@@ -30,9 +30,8 @@ def kv_capacity(
     concurrency = blocks / division.request_blocks(length)
     # The engine logs the same quotient, so it is rounded as its float is.
     tokens = int(concurrency * length)
-    block_size = min(group.pages.block_size for group in division.groups)
     if division.rules.tokens == "blocks":
-        tokens = blocks // len(division.groups) * block_size
+        tokens = blocks // len(division.groups) * min(group.pages.block_size for group in division.groups)
 
     def fits(length: int) -> bool:
         return all(division.needed(stage, length) <= memory for stage, memory in have)
@@ -40,7 +39,7 @@ def kv_capacity(
     return KeyValueCapacity(
         tokens=tokens,
         blocks=blocks,
-        block_size=block_size,
+        block_size=division.block_size,
         groups=len(division.groups),
         bytes_per_token=max(stage.bytes_per_token for stage in division.stages),
         bytes_per_sequence=max(division.bounded_bytes(stage) for stage in division.stages),
@@ -82,7 +81,7 @@ def _limits(architecture: Architecture, settings: MemorySettings, rules: Rules, 
     return Limits(
         in_flight=in_flight,
         encoder=encoder or settings.max_num_batched_tokens,
-        state_mode=state_mode(settings, rules),
+        state_mode=state_mode(architecture, settings, rules),
         speculative=settings.speculative_tokens if rules.states else 0,
     )
 

@@ -5,11 +5,10 @@ Source: vllm/v1/core/kv_cache_utils.py at 0.27.1 (get_kv_cache_configs and what 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from onecat.planner.memory.kv_cache.groups import Group, groups_of
+from onecat.planner.memory.kv_cache.groups import Group, groups_of, rows
 from onecat.planner.memory.kv_cache.pages import EVERY_TOKEN, Layer, Limits, blocks_of, ceil_div
 from onecat.planner.memory.kv_cache.rules import Rules
 from onecat.planner.memory.stages import Stage
@@ -38,9 +37,15 @@ class Division:
     limits: Limits
     rules: Rules
 
+    @property
+    def block_size(self) -> int:
+        """Tokens of a block of layers that keep every token, or else of the first."""
+        full = (group for group in self.groups if group.pages.kind in EVERY_TOKEN)
+        return next(full, self.groups[0]).pages.block_size
+
     def request_blocks(self, length: int) -> int:
         """Blocks of the pool that a request of `length` tokens takes."""
-        if not self.rules.pooled or not all(each.mixed for each in self.groups):
+        if not self.rules.pooled or not _packed(self.groups):
             return sum(blocks_of(group.pages, length, self.limits) for group in self.groups)
         groups = self.stages[0].groups
         used = sum(blocks_of(each.pages, length, self.limits) * each.block_bytes for each in groups)
@@ -53,7 +58,9 @@ class Division:
         if self.rules.need == "layers":
             return sum(each.pages.page * blocks_of(each.pages, length, self.limits) for each in stage.layers)
         blocks = sum(blocks_of(group.pages, length, self.limits) for group in self.groups)
-        return stage.block_bytes * (blocks + self.rules.null_block)
+        if self.rules.null_block:
+            return stage.block_bytes * (blocks + 1)
+        return blocks * (_row_bytes(stage.groups) if _packed(self.groups) else stage.block_bytes)
 
     def bounded_bytes(self, stage: StageBlocks) -> int:
         """Bytes on a GPU of a stage that a request takes of layers that do not keep every token, at its longest."""
@@ -67,7 +74,7 @@ ENDLESS = 1 << 40
 
 def divided(layers: Sequence[Layer], stages: Sequence[Stage], limits: Limits, rules: Rules) -> Division:
     """The layers of a model in groups, and those of each stage."""
-    groups = groups_of(layers, rules.padding)
+    groups = groups_of(layers, rules)
     return Division(groups, tuple(_on(stage, layers, groups, rules) for stage in stages), limits, rules)
 
 
@@ -82,8 +89,20 @@ def _on(stage: Stage, layers: Sequence[Layer], groups: Sequence[Group], rules: R
 
 
 def _block_bytes(groups: Sequence[Group], rules: Rules) -> int:
-    """Layers of different groups share memory; where their sizes differ, as the version packs them."""
-    if rules.dense or not all(each.mixed for each in groups):
-        return max((each.block_bytes for each in groups), default=0)
-    counts = [Counter(layer.pages.page for layer in group.layers) for group in groups]
-    return sum(page * max(each[page] for each in counts) for page in set().union(*counts))
+    """Groups lie over each other, as they all draw on one pool."""
+    if _packed(groups) and not rules.dense:
+        return _row_bytes(groups)
+    return max((each.block_bytes for each in groups), default=0)
+
+
+def _packed(groups: Sequence[Group]) -> bool:
+    """Whether there are several groups of layers of several sizes."""
+    return len(groups) > 1 and all(each.mixed for each in groups)
+
+
+def _row_bytes(groups: Sequence[Group]) -> int:
+    """Bytes of a block where all groups are padded to as many layers of each size of the first group.
+
+    Source: _get_kv_cache_config_deepseek_v4 at 0.22.0, _max_memory_usage_bytes_from_groups at 0.27.1.
+    """
+    return max(rows(each.layers) for each in groups) * sum({each.pages.page for each in groups[0].layers})

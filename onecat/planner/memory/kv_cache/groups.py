@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from onecat.planner.memory.kv_cache.pages import EVERY_TOKEN, Layer, Pages, ceil_div
+from onecat.planner.memory.kv_cache.rules import Rules
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,8 @@ class Group:
         return sum(each.pages.page for each in self.layers)
 
 
-def groups_of(layers: Sequence[Layer], padding: Fraction) -> tuple[Group, ...]:
-    """The groups of all layers of a model, before they are divided among pipeline stages.
-
-    padding: while the largest kind has fewer than this many times the layers of the smallest, one group of each kind
-    is padded to the largest.
-    """
+def groups_of(layers: Sequence[Layer], rules: Rules) -> tuple[Group, ...]:
+    """The groups of all layers of a model, before they are divided among pipeline stages."""
     if not layers:
         return ()
     if len({_merged(each.pages) for each in layers}) == 1:
@@ -43,8 +40,8 @@ def groups_of(layers: Sequence[Layer], padding: Fraction) -> tuple[Group, ...]:
     if len({_need(each.pages) for each in layers}) == 1:
         return (_group(layers, mixed=True),)
     if any(each.pages.kind == "latent-window" for each in layers) and len({each.pages.page for each in layers}) > 1:
-        return _packed(layers)
-    return _equal_pages(_unified(layers), padding)
+        return _packed(layers, rules.dense)
+    return _equal_pages(_unified(layers), rules.padding)
 
 
 def _group(layers: Sequence[Layer], mixed: bool = False) -> Group:
@@ -82,26 +79,36 @@ def _equal_pages(layers: Sequence[Layer], padding: Fraction) -> tuple[Group, ...
     return tuple(_group(part) for members in kinds for part in _dealt(members, ceil_div(len(members), size)))
 
 
-def _packed(layers: Sequence[Layer]) -> tuple[Group, ...]:
+def _packed(layers: Sequence[Layer], dense: bool) -> tuple[Group, ...]:
     """Latent attention with windows and compressed entries: layers that keep every token are one group of several
-    sizes; each kind of window is cut into groups of about as many layers.
+    sizes; each kind of window is cut into groups of about as many layers. Unless they lie densely, pages of windows
+    are padded to the next size of the others.
 
-    Source: group_and_unify_kv_cache_specs and _get_kv_cache_groups_uniform_groups.
+    Source: group_and_unify_kv_cache_specs and _get_kv_cache_groups_uniform_groups at 0.22.0 and 0.27.1.
     """
     kept = [each for each in layers if each.pages.kind in EVERY_TOKEN]
-    windows = [each for each in layers if each.pages.kind not in EVERY_TOKEN]
+    sizes = sorted({each.pages.page for each in kept})
+
+    def padded(page: int) -> int:
+        return page if dense else next((size for size in sizes if size >= page), page)
+
+    windows = [
+        Layer(each.index, replace(each.pages, page=padded(each.pages.page)))
+        for each in layers
+        if each.pages.kind not in EVERY_TOKEN
+    ]
     kinds = _by(windows, (_need(each.pages) for each in windows))
-    counts = [_rows(kept), *(_rows(members) for members in kinds)]
+    counts = [rows(kept), *(rows(members) for members in kinds)]
     size = _least_padding(counts, counts[0])
     groups = [_group(kept, mixed=True)] if kept else []
     for members in kinds:
-        count = ceil_div(_rows(members), size)
+        count = ceil_div(rows(members), size)
         parts = [_dealt(same, count) for same in _by(members, (each.pages.page for each in members))]
         groups.extend(_group([each for part in parts for each in part[index]], mixed=True) for index in range(count))
     return tuple(groups)
 
 
-def _rows(layers: Sequence[Layer]) -> int:
+def rows(layers: Sequence[Layer]) -> int:
     """Layers of the size that most have."""
     return max(Counter(each.pages.page for each in layers).values(), default=1)
 

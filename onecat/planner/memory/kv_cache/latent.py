@@ -66,13 +66,9 @@ def _compressed(cache: LatentLayers, settings: MemorySettings, sizes: BlockSizes
         return
     rows = sizes.attention // ratio
     yield Pages("latent", sizes.attention, aligned(entry * rows), (width, ratio))
-    widths = [width]
     if cache.index_head_size is not None:
-        index = index_bytes(cache.index_head_size)
-        yield Pages("latent", sizes.attention, aligned(index * rows), ("index", ratio))
-        widths.append(cache.index_head_size)
-    overlap = 2 if ratio == 4 else 1
+        yield Pages("latent", sizes.attention, aligned(index_bytes(cache.index_head_size) * rows), ("index", ratio))
     block = COMPRESSOR_BLOCKS.get(ratio, ratio)
-    for each in widths:
-        page = aligned(2 * overlap * each * FLOAT * block)
-        yield Pages("latent-window", block, page, ("compressor", each), overlap * ratio)
+    for each in cache.compressors:
+        page = aligned(each.size * FLOAT * block)
+        yield Pages("latent-window", block, page, ("compressor", each.size), each.window)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["full", "latent", "window", "latent-window", "chunk", "state", "cross"]
-StateMode = Literal["none", "align"]
+StateMode = Literal["none", "align", "all"]
 EVERY_TOKEN: tuple[Kind, ...] = ("full", "latent")
 """Kinds of layers that keep every token of a request."""
 
@@ -72,8 +72,9 @@ def _chunk(pages: Pages, length: int, limits: Limits) -> int:
 
 
 def _state(pages: Pages, length: int, limits: Limits) -> int:
-    """The running state, one more where those of prefixes are kept, one for each speculative token."""
-    return (2 if limits.state_mode == "align" else 1) + limits.speculative
+    """The running state, one more where prefixes are kept (`align`), one for each block where all are (`all`)."""
+    kept = {"none": 1, "align": 2, "all": ceil_div(length, pages.block_size)}[limits.state_mode]
+    return kept + limits.speculative
 
 
 def _encoder(pages: Pages, length: int, limits: Limits) -> int:

@@ -24,6 +24,7 @@ class Rules:
     padding: Fraction
     batches: bool
     states: bool
+    all_states: tuple[str, ...]
     latent_alignment: int
     flashinfer_mla_block: int
     need: Literal["layers", "groups"]
@@ -41,7 +42,7 @@ def rules_of(version: str) -> Rules:
         if Version(row["since"]) <= asked:
             merged |= row
     values = {each.name: merged[each.name] for each in fields(Rules)}
-    return Rules(**values | {"padding": Fraction(values["padding"])})
+    return Rules(**values | {"padding": Fraction(values["padding"]), "all_states": tuple(values["all_states"])})
 
 
 @functools.cache
