@@ -29,6 +29,9 @@ WINDOW_BLOCK = 64
 COMPRESSOR_BLOCKS = {4: 4, 128: 8}
 """Tokens of a block of what a compressor has not yet compressed, by how many tokens it makes into one entry."""
 
+OVERLAPS = {4: 2}
+"""How many entries a token is part of, where it is more than one."""
+
 FLOAT = 4
 
 
@@ -66,9 +69,12 @@ def _compressed(cache: LatentLayers, settings: MemorySettings, sizes: BlockSizes
         return
     rows = sizes.attention // ratio
     yield Pages("latent", sizes.attention, aligned(entry * rows), (width, ratio))
+    widths = [width]
     if cache.index_head_size is not None:
         yield Pages("latent", sizes.attention, aligned(index_bytes(cache.index_head_size) * rows), ("index", ratio))
-    block = COMPRESSOR_BLOCKS.get(ratio, ratio)
-    for each in cache.compressors:
-        page = aligned(each.size * FLOAT * block)
-        yield Pages("latent-window", block, page, ("compressor", each.size), each.window)
+        widths.append(cache.index_head_size)
+    overlap, block = OVERLAPS.get(ratio, 1), COMPRESSOR_BLOCKS.get(ratio, ratio)
+    for each in widths:
+        # A value and its score for each element.
+        page = aligned(2 * overlap * each * FLOAT * block)
+        yield Pages("latent-window", block, page, ("compressor", each), overlap * ratio)
