@@ -7,6 +7,7 @@ never loaded; `write_tiny_checkpoint` makes a small real one.
 from onecat.checkpoints.architectures import Architecture, describe
 from onecat.checkpoints.inspection import inspect
 from onecat.checkpoints.quantization import Quantization, WeightScheme, read_quantization
+from onecat.checkpoints.reconstruction import from_tensors
 from onecat.checkpoints.records import Checkpoint, Problem
 from onecat.checkpoints.tensors import StoredTensors
 from onecat.checkpoints.tiny import TinyShape, write_tiny_checkpoint
@@ -20,6 +21,7 @@ __all__ = [
     "TinyShape",
     "WeightScheme",
     "describe",
+    "from_tensors",
     "inspect",
     "read_quantization",
     "write_tiny_checkpoint",

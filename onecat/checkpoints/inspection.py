@@ -12,6 +12,7 @@ from onecat.checkpoints.directory import read_directory, read_whole_or_header
 from onecat.checkpoints.listing import read_listing
 from onecat.checkpoints.measuring import computed_shares, draft_modules, measured_shares
 from onecat.checkpoints.quantization import read_quantization
+from onecat.checkpoints.reconstruction import from_tensors
 from onecat.checkpoints.records import Checkpoint, Problem
 from onecat.checkpoints.safetensors_header import HeaderError
 from onecat.checkpoints.sources import CONFIG, INDEX, Source, read_documents
@@ -54,7 +55,8 @@ def inspect(path: Path) -> Checkpoint:
 
 def _described(source: Source) -> Checkpoint:
     config = source.documents.get(CONFIG, {})
-    architecture, quantization = describe(config), read_quantization(source.documents)
+    quantization = read_quantization(source.documents)
+    architecture = from_tensors(describe(config), source.tensors, config, quantization)
     if source.tensors:
         shares = measured_shares(source.tensors, quantization, draft_modules(architecture))
     else:

@@ -13,9 +13,12 @@ _VISION = re.compile(
 )
 _AUDIO = re.compile(r"(?:^|\.)(?:audio\w*|speech\w*|embed_audio|apm)\.")
 _DRAFT = re.compile(r"(?:^|\.)(?:mtp|nextn|eagle)\w*\.")
-_EMBEDDING = re.compile(r"(?:^|\.)(?:embed_tokens\w*|wte|word_embeddings|tok_embeddings|embed_in)\.weight$")
-_HEAD = re.compile(r"(?:^|\.)(?:lm_head|embed_out)\.weight$|^output\.weight$")
+_EMBEDDING = re.compile(
+    r"(?:^|\.)(?:embed_tokens\w*|wte|word_embeddings|tok_embeddings|embed_in|embeddings?|embed)\.weight$"
+)
+_HEAD = re.compile(r"(?:^|\.)(?:lm_head|embed_out)\.weight$|^(?:output|head)\.weight$")
 _ROUTER = re.compile(r"(?:^|\.)(?:router|gate)(?:\.\w+)?\.weight$")
+_POSITIONS = re.compile(r"(?:^|\.)(?:wpe\.|pos(?:ition)?_?emb)|position_embedding")
 _STATE = re.compile(r"(?:^|\.)(?:A_log|dt_bias|D)$")
 _NORM = re.compile(r"norm|(?:^|\.)ln_\w+\.|layrnorm", re.IGNORECASE)
 
@@ -46,6 +49,8 @@ def _part(name: str) -> Part:
 def _kind(name: str, shape: tuple[int, ...]) -> WeightKind:
     if _STATE.search(name):
         return "state"
+    if _POSITIONS.search(name):
+        return "other"
     if _EMBEDDING.search(name):
         return "embedding"
     if _HEAD.search(name):
@@ -54,7 +59,7 @@ def _kind(name: str, shape: tuple[int, ...]) -> WeightKind:
         return "bias"
     if _NORM.search(name) and len(shape) < 2:
         return "norm"
-    if "conv" in name and len(shape) > 2:
+    if len(shape) > 3 or ("conv" in name and len(shape) > 2):
         return "convolution"
     if _ROUTER.search(name):
         return "router"
