@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from onecat.checkpoints.architectures import Architecture
+from onecat.checkpoints.architectures import Architecture, Weight
 from onecat.checkpoints.modules import modules_of
 from onecat.checkpoints.observation import observe
 from onecat.checkpoints.quantization import Quantization
 from onecat.checkpoints.quantization.storage import safetensors_name, stored_tensors
+from onecat.checkpoints.records import Checkpoint
 from onecat.checkpoints.tensors import StoredTensors
 
 
@@ -63,6 +64,24 @@ def computed_shares(architecture: Architecture, quantization: Quantization | Non
         total[0] += weight.elements if weight.part != "draft" else 0
         total[1] += sum(each.bytes for each in stored)
     return _shares(totals)
+
+
+def shares_of(seen: Checkpoint) -> tuple[Share, ...]:
+    """How the weights of a checkpoint are stored: by its headers, else as its configuration claims."""
+    if seen.tensors:
+        return measured_shares(seen.tensors, seen.quantization, draft_modules(seen.architecture))
+    return computed_shares(seen.architecture, seen.quantization)
+
+
+def active_parameters(architecture: Architecture) -> int:
+    """Parameters of the language model that one token uses, 0 where the architecture is not known."""
+    experts = architecture.experts
+
+    def used(weight: Weight) -> int:
+        routed = experts is not None and weight.count == experts.count and weight.count > 1
+        return weight.elements * experts.per_token // experts.count if routed and experts else weight.elements
+
+    return sum(used(weight) for weight in architecture.weights if weight.part == "language")
 
 
 def draft_modules(architecture: Architecture) -> frozenset[str]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from onecat.cli import console
+from onecat.errors import ExitCode
+
+if TYPE_CHECKING:
+    from onecat.checkpoints import Checkpoint
+    from onecat.render.models import Inspection
 
 
 def add_to(group: typer.Typer) -> None:
@@ -15,21 +20,40 @@ def add_to(group: typer.Typer) -> None:
 
 
 def inspect_model(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="Directory, config.json, or directory of headers.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="Directory (whole, or of headers alone), config.json, index, or a listing of a remote directory.",
+        ),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON (onecat.model/1).")] = False,
 ) -> None:
     from onecat.checkpoints import inspect
+    from onecat.render.models import model_document, model_text
 
     seen = inspect(path)
+    told = _inspection(seen)
     if as_json:
-        console.print_json(
-            {
-                "schema": "onecat.model/1",
-                "architecture": seen.architecture.name,
-                "parameters": seen.parameters,
-                "weight_bytes": seen.weight_bytes,
-                "layers": seen.architecture.layers,
-            }
-        )
+        console.print_json(model_document(told))
     else:
-        print(f"{seen.architecture.name}: {seen.parameters} parameters, {seen.weight_bytes} bytes")
+        print(model_text(told))
+    if any(problem.severity == "fail" for problem in seen.problems):
+        raise typer.Exit(ExitCode.NO)
+
+
+def _inspection(seen: Checkpoint) -> Inspection:
+    from onecat.checkpoints.measuring import active_parameters, shares_of
+    from onecat.planner.memory.kept import kept
+    from onecat.render.models import Inspection
+
+    described = seen.architecture
+    known = bool(described.caches)
+    dtype = described.dtype if described.dtype in ("float32", "float16", "bfloat16") else "bfloat16"
+    return Inspection(
+        seen=seen,
+        shares=shares_of(seen),
+        active=active_parameters(described),
+        kept=kept(described, dtype) if known else None,
+        kept_fp8=kept(described, dtype, "fp8") if known else None,
+    )
