@@ -63,6 +63,11 @@ def quiet() -> bool:
     return not logging.getLogger(PROGRESS).isEnabledFor(logging.INFO)
 
 
+def draws_blocks() -> bool:
+    """Whether standard output is a terminal that shows block elements."""
+    return sys.stdout.isatty() and (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
 def print_json(document: Any) -> None:
     """Print one JSON document on standard output, on one line where no person reads it.
 

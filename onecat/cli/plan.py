@@ -1,4 +1,4 @@
-"""`onecat plan`: show how the server would be started, and why, without starting anything."""
+"""`onecat plan`: show how the server would be started, what that takes, and why, without starting anything."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from onecat.cli.changes import forecast_lines, rollout_document
 from onecat.cli.cluster import cluster_lines
 
 if TYPE_CHECKING:
+    from onecat.checkpoints import Checkpoint
+    from onecat.cli.planning import Subject
     from onecat.config import Deployment
     from onecat.deploy import Forecast
-    from onecat.planner import Plan, Reason, Refusal
-
-COLUMNS = 80
+    from onecat.facts import Facts
+    from onecat.planner import Plan, Refusal
+    from onecat.planner.comparison import Case
 
 
 def register(app: typer.Typer) -> None:
-    app.command("plan", help="Show how the server would be started, with a reason for each argument.")(plan)
+    app.command("plan", help="Show how the server would be started and what it takes, with reasons.")(plan)
 
 
 def plan(
@@ -30,10 +32,25 @@ def plan(
         typer.Option("--config", "-c", metavar="FILE", help="onecat.yaml, or its directory [./onecat.yaml]."),
     ] = None,
     model: Annotated[
-        Path | None, typer.Option("--model", "-m", metavar="DIR", help="Checkpoint, in place of onecat.yaml's.")
+        Path | None,
+        typer.Option(
+            "--model", "-m", metavar="PATH", help="Checkpoint: its directory, or its config.json before a download."
+        ),
     ] = None,
     profile: Annotated[
         str | None, typer.Option("--profile", "-p", metavar="PROFILE", help="Profile, in place of onecat.yaml's.")
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option("--gpu", metavar="NAME", help="Cards alone in place of a profile, as h100 or v100-32g."),
+    ] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", metavar="N", min=1, help="How many of them [1].")] = None,
+    gpu_memory: Annotated[
+        float | None, typer.Option("--gpu-memory", metavar="GIB", help="Memory of one, where onecat does not know it.")
+    ] = None,
+    engine: Annotated[str | None, typer.Option("--engine", metavar="NAME", help="Engine for --gpu.")] = None,
+    engine_version: Annotated[
+        str | None, typer.Option("--engine-version", metavar="VERSION", help="Its version, as 0.27.1.")
     ] = None,
     runtime: Annotated[str | None, typer.Option("--runtime", metavar="RUNTIME", help="native or container.")] = None,
     facts_file: Annotated[
@@ -61,13 +78,29 @@ def plan(
     max_num_seqs: Annotated[
         int | None, typer.Option("--max-num-seqs", metavar="N", help="Most requests in one batch.")
     ] = None,
+    prompts: Annotated[
+        str | None,
+        typer.Option(
+            "--prompts",
+            metavar="SHARES|FILE",
+            help="Lengths of prompts to come: 30%:128,70%:2048 (:answer), or a file with one length per line.",
+        ),
+    ] = None,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--what-if",
+            metavar="NAME=VALUES",
+            help="Compare: gpu=h100,a100-80g, tp=1,2,4, len=8K,32K; repeat to cross.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON (onecat.plan/1).")] = False,
 ) -> None:
-    from onecat.checkpoints import inspect
-    from onecat.config import load_profile
+    from onecat.cli.planning import facts_here, subject_of
     from onecat.errors import ExitCode
-    from onecat.planner import make_plan, to_json
+    from onecat.planner import to_json
     from onecat.planner.ray import on_host_network
+    from onecat.render.plans import plan_text
 
     named: dict[str, Any] = {
         "tensor-parallel-size": tensor_parallel,
@@ -77,35 +110,76 @@ def plan(
         "gpu-memory-utilization": gpu_memory_utilization,
         "max-num-seqs": max_num_seqs,
     }
-    command_line = flag_settings(settings or []) | {name: value for name, value in named.items() if value is not None}
-    deployment = planned_deployment(config, model, profile, runtime)
-    checkpoint = inspect(Path(deployment.model.path))
-    facts = None
+    flags = flag_settings(settings or []) | {name: value for name, value in named.items() if value is not None}
+    subject = subject_of(
+        config=config,
+        model=model,
+        profile=profile,
+        runtime=runtime,
+        gpu=gpu,
+        gpus=gpus,
+        gpu_memory=gpu_memory,
+        engine=engine,
+        engine_version=engine_version,
+        flags=flags,
+        prompts=prompts,
+        what_if=what_if or [],
+    )
     if facts_file is not None:
         from onecat.probe import read_facts
 
-        facts = read_facts(facts_file)
-    made = make_plan(deployment, load_profile(deployment.profile), checkpoint, facts, command_line)
+        subject = replace(subject, facts=read_facts(facts_file))
+    if what_if:
+        _compare(subject, what_if, as_json)
+        return
+    deployment = subject.deployment
+    asked = facts_file is None and model is None and gpu is None and deployment.hosts == ("local",)
+    here = facts_here() if asked else None
+    made = (subject if here is None else subject.here(here)).plan()
     cluster = None
     if deployment.ray is not None and facts_file is None:
         cluster, against = _cluster(deployment, made)
         made = replace(on_host_network(made), refusals=(*made.refusals, *against))
-    asked = facts_file is None and model is None and deployment.hosts == ("local",) and not made.refusals
-    forecast = _forecast(deployment, made) if asked else None
+    forecast = _forecast(deployment, made, here) if asked and not any(each.certain for each in made.refusals) else None
     if as_json:
         rollout = None if forecast is None else rollout_document(forecast)
         console.print_json({**to_json(made), "rollout": rollout, "cluster": cluster})
     else:
-        print(text_of(made))
+        print(plan_text(made, unicode=console.draws_blocks()))
         if cluster is not None:
             print("\n".join(["", *cluster_lines(cluster)]))
         if forecast is not None:
             print("\n".join(["", "ROLLOUT", *forecast_lines(forecast)]))
-    if made.refusals:
+    if made.refusals or made.fits is False:
         raise typer.Exit(int(ExitCode.NO))
 
 
-def _forecast(deployment: Deployment, made: Plan) -> Forecast | None:
+def _compare(subject: Subject, what_if: list[str], as_json: bool) -> None:
+    """Several cases in one table; exit code 1 when none of them fits."""
+    from onecat.errors import ExitCode
+    from onecat.planner import to_json
+    from onecat.planner.comparison import cases, compared
+    from onecat.render.plans import what_if_lines, wrapped
+
+    plans: dict[str, Plan] = {}
+
+    def plan_for(case: Case) -> Plan:
+        plans[case.name] = subject.varied(case).plan()
+        return plans[case.name]
+
+    rows = compared(cases(what_if), plan_for)
+    first = next(iter(plans.values()))
+    if as_json:
+        console.print_json({**to_json(first), "rollout": None, "cluster": None, "what_if": rows})
+    else:
+        print("\n".join([f"{first.deployment}: {first.engine} {first.engine_version}", "", *what_if_lines(rows)]))
+        for why in first.estimated:
+            print("\n".join(wrapped(f"note: sizes are estimated: {why}", "")))
+    if not any(each["fits"] and not each["refusals"] for each in rows):
+        raise typer.Exit(int(ExitCode.NO))
+
+
+def _forecast(deployment: Deployment, made: Plan, facts: Facts | None) -> Forecast | None:
     """How `onecat up` would put this on this machine; None where that cannot be told, which is told."""
     from onecat.cli.machines import facts_of, local_machine
     from onecat.config import load_profile
@@ -116,7 +190,8 @@ def _forecast(deployment: Deployment, made: Plan) -> Forecast | None:
 
     profile, machine = load_profile(deployment.profile), local_machine()
     launcher = find_runtime(profile, home()) if made.runtime == "native" else None
-    request = UpRequest(deployment, profile, made, launcher, facts_of(machine), model_is_checked=True)
+    seen = facts or facts_of(machine)
+    request = UpRequest(deployment, profile, made, launcher, seen, model_is_checked=True)
     try:
         return forecast_up(request, machine)
     except OnecatError as error:
@@ -153,15 +228,25 @@ def planned_deployment(config: Path | None, model: Path | None, profile: str | N
     overrides = {name: value for name, value in options.items() if value is not None}
     file = config_file(config or Path("onecat.yaml"))
     if config is None and model is not None and profile is not None:
-        return deployment_from({"name": deployment_name(model.absolute().name), **overrides})
+        return deployment_from({"name": deployment_name(_name_of(model)), **overrides})
     if config is None and not file.exists():
         raise OnecatError(
             "there is no onecat.yaml here",
-            expected="--config FILE, or both --model DIRECTORY and --profile NAME",
+            expected="--config FILE, or --model PATH with --profile NAME or --gpu NAME",
             where=str(file.absolute()),
-            next_steps=["onecat init", "onecat plan --model DIRECTORY --profile cpu"],
+            next_steps=[
+                "onecat init",
+                "onecat plan --model DIRECTORY --profile cpu",
+                "onecat plan --model DIRECTORY --gpu h100 --gpus 2",
+            ],
         )
     return load_deployment(file, overrides)
+
+
+def _name_of(model: Path) -> str:
+    """A model's name from its path: that of the directory also where its config.json is named."""
+    path = model.absolute()
+    return path.parent.name if path.name == "config.json" and path.parent.name else path.stem or path.name
 
 
 def flag_settings(settings: list[str]) -> dict[str, str]:
@@ -177,71 +262,9 @@ def flag_settings(settings: list[str]) -> dict[str, str]:
     return result
 
 
-def text_of(plan: Plan) -> str:
-    """A plan for a person: one row per argument with its origin, the reason below it, in at most 80 columns."""
-    lines = [
-        f"{plan.deployment}: {plan.engine} {plan.engine_version}, profile {plan.profile}, {plan.runtime}, "
-        f"at {plan.host}:{plan.port}"
-    ]
-    if plan.container is not None:
-        gpus = f"{plan.container.gpus} GPU{'s' if plan.container.gpus > 1 else ''}" if plan.container.gpus else ""
-        shm = f"/dev/shm of {plan.container.shm_bytes // 2**20} MiB"
-        parts = [f"image {plan.container.image}", gpus, " ".join(plan.container.devices), shm]
-        lines += _wrapped(", ".join(filter(None, parts)), "")
-    width = max(len(reason.arg) for reason in plan.reasons) + 2
-    lines += ["", f"{'ARGUMENT':<{width}}{'VALUE':<{COLUMNS - width - 14}}  FROM"]
-    for reason in plan.reasons:
-        lines += _row(reason, width)
-    lines += _layouts(plan)
-    lines += ["", *_command(["vllm", "serve", *plan.server_args])]
-    for warning in plan.warnings:
-        lines += ["", *_wrapped(f"note: {warning}", "")]
-    for refusal in plan.refusals:
-        lines += ["", *_wrapped(f"REFUSED ({refusal.code}): {refusal.why}", "")]
-        lines += [line for step in refusal.fix for line in _wrapped(f"fix: {step}", "  ")]
-    return "\n".join(lines)
+def checkpoint_to_plan(path: Path) -> tuple[Checkpoint, bool]:
+    """A checkpoint, and whether its weights are still to be downloaded: then their absence is no problem."""
+    from onecat.checkpoints import inspect
+    from onecat.planner.download import without_absent_files
 
-
-def _layouts(plan: Plan) -> list[str]:
-    """The other ways that the profile knows to use the cards, with the flags that choose them."""
-    others = [each for each in plan.layouts if not each.selected]
-    if not others:
-        return []
-    chosen = next((each.name for each in plan.layouts if each.selected), "one of its own")
-    lines = ["", f"LAYOUT {chosen}; the profile also knows:"]
-    for each in others:
-        flags = ", ".join(f"{name}: {value}" for name, value in each.serve)
-        lines += _wrapped(f"{each.name}, when {each.when}", "  ")
-        lines += _wrapped(f"serve: {{{flags}}}" if flags else "no flags under serve: it is the default", "    ")
-    return lines
-
-
-def _row(reason: Reason, width: int) -> list[str]:
-    room = COLUMNS - width - 14
-    head = f"{reason.arg:<{width}}{reason.value:<{room}}  {reason.origin}"
-    if len(reason.value) > room:
-        return [
-            f"{reason.arg:<{width}}{reason.value}",
-            f"{'':<{width + room}}  {reason.origin}",
-            *_wrapped(reason.why, "    "),
-        ]
-    return [head, *_wrapped(reason.why, "    ")]
-
-
-def _command(argv: list[str]) -> list[str]:
-    """A command for a shell, continued with backslashes."""
-    import shlex
-
-    lines = [""]
-    for word in map(shlex.quote, argv):
-        if lines[-1] and len(lines[-1]) + len(word) > COLUMNS - 3:
-            lines[-1] += " \\"
-            lines.append("   ")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return lines
-
-
-def _wrapped(text: str, indent: str) -> list[str]:
-    import textwrap
-
-    return textwrap.wrap(text, COLUMNS, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    return without_absent_files(inspect(path))

@@ -114,13 +114,13 @@ def _not_one(count: int) -> OnecatError:
 
 def _plan(deployment: Deployment, facts: Facts) -> str:
     from onecat.checkpoints import inspect
-    from onecat.cli.plan import text_of
     from onecat.config import load_profile
     from onecat.planner import make_plan
+    from onecat.render.plans import plan_text
 
     try:
         checkpoint = inspect(Path(deployment.model.path))
-        return text_of(make_plan(deployment, load_profile(deployment.profile), checkpoint, facts))
+        return plan_text(make_plan(deployment, load_profile(deployment.profile), checkpoint, facts))
     except OnecatError as error:
         return "\n".join(["there is no plan:", error.found, *error.details])
 

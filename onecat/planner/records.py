@@ -21,11 +21,16 @@ class Reason:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Something the engine is known to refuse, found before it is started."""
+    """Something the engine is known to refuse, found before it is started.
+
+    certain: False for what may turn out otherwise, as a shortage of memory within the error of an estimate: `plan` says
+    no to it, `up` tries.
+    """
 
     code: str
     why: str
     fix: tuple[str, ...] = ()
+    certain: bool = True
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,22 @@ class LayoutOption:
     why: str
     serve: tuple[tuple[str, int], ...]
     selected: bool
+
+
+@dataclass(frozen=True)
+class LayoutCandidate:
+    """A layout that was compared. cost: of a token relative to the best, when the machine is busy; latency: between two
+    tokens of a single request, relative to the best candidate's. gpus: cards by rank. why: in one sentence."""
+
+    layout: Layout
+    fits: bool
+    kv_tokens: int | None
+    max_concurrency: float | None
+    largest_max_model_len: int
+    cost: float
+    latency: float
+    gpus: tuple[int, ...]
+    why: str
 
 
 @dataclass(frozen=True)
@@ -77,11 +98,16 @@ class Plan:
     server_args: the words after `vllm serve`, model path first, as the runtime sees it (in a container: the mount).
     host, port: where the server is reached on the host; in a container the published address.
     env: variables of the server, without secrets.
-    layouts: the ways that the profile knows to use the cards.
+    layouts: the ways that the profile knows to use the cards. candidates: those that were compared, the best first.
+    fits: None when it cannot be known; `unknown` says why. per_gpu: of one replica, by rank, sizes in GiB.
+    kv_tokens, max_concurrency: of one replica, as the engine logs them. max_model_len: the context that this is for;
+    largest_max_model_len: the longest that fits. assumed: flags as the engine resolves them, by their names.
+    estimated: what of the sizes is no more than an estimate, and why. rough_seconds_per_token: of the whole machine
+    when busy; for comparisons, not a prediction.
     """
 
     deployment: str
-    profile: str
+    profile: str | None
     engine: str
     engine_version: str
     runtime: Literal["native", "container"]
@@ -98,9 +124,17 @@ class Plan:
     reasons: tuple[Reason, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     warnings: tuple[str, ...] = ()
-    per_gpu: tuple[dict[str, float], ...] = field(default=())
+    per_gpu: tuple[dict[str, Any], ...] = field(default=())
     kv_tokens: int | None = None
     max_concurrency: float | None = None
+    max_model_len: int | None = None
+    largest_max_model_len: int | None = None
+    short_of_gib: float = 0.0
+    unknown: str | None = None
+    estimated: tuple[str, ...] = ()
+    assumed: dict[str, Any] = field(default_factory=dict)
+    candidates: tuple[LayoutCandidate, ...] = ()
+    rough_seconds_per_token: float | None = None
 
 
 def with_port(plan: Plan, port: int) -> Plan:
@@ -147,10 +181,15 @@ def plan_of(document: dict[str, Any]) -> Plan:
         refusals=tuple(Refusal(**{**each, "fix": tuple(each["fix"])}) for each in document["refusals"]),
         warnings=tuple(document["warnings"]),
         per_gpu=tuple(document["per_gpu"]),
+        estimated=tuple(document.get("estimated", ())),
+        candidates=tuple(
+            LayoutCandidate(**{**each, "layout": Layout(**each["layout"]), "gpus": tuple(each["gpus"])})
+            for each in document.get("candidates", ())
+        ),
     )
 
 
 _NESTED = (
     *("schema", "server_args", "env", "layout", "layouts", "container"),
-    *("reasons", "refusals", "warnings", "per_gpu"),
+    *("reasons", "refusals", "warnings", "per_gpu", "estimated", "candidates"),
 )

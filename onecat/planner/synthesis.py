@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Literal
 
 from onecat.checkpoints import Checkpoint
 from onecat.config import Deployment, Profile
-from onecat.engines import FlagSchema, flag_schema, parse_size, words
+from onecat.engines import FlagSchema, flag_schema, parse_size
 from onecat.facts import Facts
-from onecat.planner.flags import FlagValue, Setting, layered, shown
-from onecat.planner.records import ContainerPlan, HostMount, Layout, LayoutOption, Plan, Reason
+from onecat.planner.arguments import proposed
+from onecat.planner.command import arguments_of, environment_reasons
+from onecat.planner.cost import cost_of
+from onecat.planner.flags import FIELDS, FlagValue, Setting, layered, shown
+from onecat.planner.hardware import hardware_of
+from onecat.planner.layouts import Candidate, candidate, ranked
+from onecat.planner.prompts import Prompts
+from onecat.planner.records import ContainerPlan, HostMount, Layout, LayoutOption, Plan
 from onecat.planner.refusals import Situation, longest_context, refusals
-
-CONTAINER_PORT = 8000
-"""Port of the server inside its container; the published port is the deployment's."""
+from onecat.planner.sizing import Question, Sizing, size, why_unknown
+from onecat.planner.told import memory_of, told_candidates
+from onecat.planner.warnings import warnings_of
 
 RAY_SOURCE = "https://docs.vllm.ai/en/stable/serving/parallelism_scaling/"
-GIB = 2**30
+LAYOUT_SOURCE = "https://docs.vllm.ai/en/latest/serving/parallelism_scaling/"
 
 
 def make_plan(
@@ -29,6 +34,7 @@ def make_plan(
     checkpoint: Checkpoint,
     facts: Facts | None = None,
     command_line: Mapping[str, FlagValue] | None = None,
+    prompts: Prompts | None = None,
 ) -> Plan:
     """Decide how the server is started, with a reason for each argument. Pure.
 
@@ -36,7 +42,9 @@ def make_plan(
         facts: of the host; without them the profile's hardware is assumed.
         command_line: `vllm serve` flags typed with the command; they win over all files. Text is converted to the
             flag's type.
+        prompts: lengths of the requests to come, for the sizes of a batch.
 
+    A profile without layouts leaves the layout to the planner, which takes the best of all that the cards allow.
     What the engine would refuse is in the plan's `refusals`. Raises OnecatError (exit code 2) for flags that the
     engine version does not have, or values that are none for their flag.
     """
@@ -45,40 +53,87 @@ def make_plan(
     settings = _within_checkpoint(settings, checkpoint)
     if deployment.ray is not None:
         settings = _through_ray(settings, schema)
+    hardware = hardware_of(profile, facts, deployment.gpus)
+    environment = {each.name: each.value for each in profile.launch.env} | deployment.env
+    question = Question(
+        schema,
+        profile.engine.version,
+        settings,
+        environment,
+        checkpoint,
+        hardware,
+        _capability(profile, facts),
+        profile.engine.name,
+    )
+    made = _decide(question, profile, prompts)
+    return _plan(deployment, profile, facts, made)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a plan comes to. question: with all flags, those of the planner among them. compared: layouts by rank."""
+
+    question: Question
+    layout: Layout
+    sizing: Sizing | None
+    compared: tuple[Candidate, ...]
+
+
+def _decide(question: Question, profile: Profile, prompts: Prompts | None) -> Decision:
+    """The layout, then the arguments for it, then the memory that they take."""
+    open_layout = not profile.launch.layouts and not any(name in question.settings for name in FIELDS)
+    compared = ranked(question) if len(question.hardware.cards) > 1 else ()
+    if open_layout and compared:
+        question = _with_layout(question, compared[0])
+    layout = layout_of(question.settings, question.schema)
+    question = proposed(question, layout, prompts, is_open=not profile.launch.layouts)
+    sizing = size(question, layout)
+    if compared and all(each.layout != layout for each in compared):
+        own = candidate(question, layout)
+        compared = compared if own is None else (*compared, own)
+    return Decision(question, layout, sizing, compared)
+
+
+def _with_layout(question: Question, best: Candidate) -> Question:
+    settings = dict(question.settings)
+    layout = best.layout
+    counts = {
+        "tensor-parallel-size": layout.tensor_parallel,
+        "pipeline-parallel-size": layout.pipeline_parallel,
+        "data-parallel-size": layout.replicas,
+    }
+    for name, count in counts.items():
+        flag = question.schema.flag(name, count)
+        if flag is not None and count != question.schema.default(name):
+            why = f"the best of the layouts that were compared: {best.why}"
+            settings[name] = Setting(flag, count, "planner", why, None, LAYOUT_SOURCE)
+    return replace(question, settings=settings)
+
+
+def _plan(deployment: Deployment, profile: Profile, facts: Facts | None, made: Decision) -> Plan:
+    question, layout = made.question, made.layout
+    settings, schema = question.settings, question.schema
     runtime = deployment.runtime or profile.launch.runtime
     served_name = deployment.model.served_name or PurePosixPath(deployment.model.path).name
-    layout = Layout(
-        tensor_parallel=_count(settings, schema, "tensor-parallel-size"),
-        pipeline_parallel=_count(settings, schema, "pipeline-parallel-size"),
-        replicas=_count(settings, schema, "data-parallel-size"),
-    )
     hosts = len(deployment.hosts) if deployment.ray is not None else 1
     gpus = -(-layout.tensor_parallel * layout.pipeline_parallel * layout.replicas // hosts)
-    container = None
-    if runtime == "container":
-        container = ContainerPlan(
-            image=profile.image.tag,
-            model_mount=f"/models/{_file_name(served_name)}",
-            shm_bytes=profile.launch.container.shm_size_mib * 2**20,
-            gpus=gpus if profile.hardware.accelerator == "nvidia" else 0,
-            devices=_devices(profile, gpus),
-            mounts=tuple(HostMount(each.path, each.target or each.path) for each in profile.launch.container.mounts),
-        )
-    environment = {each.name: each.value for each in profile.launch.env} | deployment.env
+    container = _container(profile, served_name, gpus) if runtime == "container" else None
     situation = Situation(
         schema=schema,
         settings=settings,
-        environment=environment,
+        environment=question.environment,
         profile=profile,
-        checkpoint=checkpoint,
+        checkpoint=question.checkpoint,
         layout=layout,
-        capability=_capability(profile, facts),
+        capability=question.capability,
         gpus=_gpus(facts),
         npus=_npus(facts) if profile.hardware.accelerator == "ascend" else None,
         hosts=hosts,
+        question=question,
+        sizing=made.sizing,
     )
-    arguments, reasons = _arguments(deployment, settings, container, served_name)
-    return Plan(
+    arguments, reasons = arguments_of(deployment, settings, container, served_name)
+    plan = Plan(
         deployment=deployment.name,
         profile=profile.name,
         engine=profile.engine.name,
@@ -89,13 +144,37 @@ def make_plan(
         host=deployment.host,
         port=deployment.port,
         server_args=arguments,
-        env=tuple(sorted(environment.items())),
+        env=tuple(sorted(question.environment.items())),
         layout=layout,
         layouts=_layouts(profile, layout),
         container=container,
-        reasons=reasons + _environment_reasons(deployment, profile),
+        reasons=reasons + environment_reasons(deployment, profile),
         refusals=refusals(situation),
-        warnings=_warnings(situation, facts),
+        warnings=warnings_of(situation, facts, made.compared),
+        candidates=told_candidates(made.compared),
+    )
+    if made.sizing is None:
+        return replace(plan, unknown=why_unknown(question, layout))
+    return replace(memory_of(plan, made.sizing), rough_seconds_per_token=_rough_seconds(made))
+
+
+def _rough_seconds(made: Decision) -> float | None:
+    """Of a token when the machine is busy; None where nothing is known of the cards' speed."""
+    found, layout = made.sizing, made.layout
+    if found is None or made.question.hardware.platform != "cuda" or not found.fits:
+        return None
+    architecture, hardware = made.question.checkpoint.architecture, made.question.hardware
+    return cost_of(architecture, hardware, found.cards, layout, found.estimate).token
+
+
+def _container(profile: Profile, served_name: str, gpus: int) -> ContainerPlan:
+    return ContainerPlan(
+        image=profile.image.tag,
+        model_mount=f"/models/{_file_name(served_name)}",
+        shm_bytes=profile.launch.container.shm_size_mib * 2**20,
+        gpus=gpus if profile.hardware.accelerator == "nvidia" else 0,
+        devices=_devices(profile, gpus),
+        mounts=tuple(HostMount(each.path, each.target or each.path) for each in profile.launch.container.mounts),
     )
 
 
@@ -153,69 +232,13 @@ def _within_checkpoint(settings: dict[str, Setting], checkpoint: Checkpoint) -> 
     return {**settings, "max-model-len": lowered}
 
 
-def _arguments(
-    deployment: Deployment, settings: Mapping[str, Setting], container: ContainerPlan | None, served_name: str
-) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
-    """The words after `vllm serve` and their reasons: the model, then what onecat sets, then flags by name."""
-    model = deployment.model.path if container is None else container.model_mount
-    host = deployment.host if container is None else "0.0.0.0"
-    port = deployment.port if container is None else CONTAINER_PORT
-    published = f"{deployment.host}:{deployment.port}"
-    reasons = [
-        Reason(
-            "MODEL",
-            model,
-            "model.path" if container is None else f"{deployment.model.path}, mounted there read-only",
-            _layer(deployment, "model", "path"),
-        ),
-        Reason(
-            "--served-model-name",
-            served_name,
-            "model.served_name" if deployment.model.served_name else "the name of the model's directory",
-            _layer(deployment, "model", "served_name"),
-        ),
-        Reason(
-            "--host",
-            host,
-            _why_host(deployment)
-            if container is None
-            else f"all addresses inside the container; only {published} of the host is published",
-            "planner" if container is not None else _layer(deployment, "host"),
-        ),
-        Reason(
-            "--port",
-            str(port),
-            "the port of onecat.yaml" if container is None else f"inside the container; published as {published}",
-            "planner" if container is not None else _layer(deployment, "port"),
-        ),
-    ]
-    arguments = [model, "--served-model-name", served_name, "--host", host, "--port", str(port)]
-    for name, setting in sorted(settings.items()):
-        flag_words = words(setting.flag, setting.value)
-        if flag_words:
-            arguments += flag_words
-        reasons.append(Reason(f"--{name}", shown(setting.value), setting.why, setting.layer, setting.source))
-    return tuple(arguments), tuple(reasons)
-
-
-def _layer(deployment: Deployment, *path: str) -> Literal["onecat.yaml", "command line", "planner"]:
-    layer = deployment.origin(*path).layer
-    return layer if layer == "command line" else "planner" if layer == "default" else "onecat.yaml"
-
-
-def _environment_reasons(deployment: Deployment, profile: Profile) -> tuple[Reason, ...]:
-    by_profile = {each.name: each for each in profile.launch.env}
-    reasons = []
-    for name in sorted(by_profile.keys() | deployment.env.keys()):
-        below = by_profile.get(name)
-        if name in deployment.env:
-            origin = deployment.origin("env", name)
-            over = f", over the profile's {below.value}" if below is not None else ""
-            layer = _layer(deployment, "env", name)
-            reasons.append(Reason(name, deployment.env[name], f"set in {origin.where or layer}{over}", layer))
-        elif below is not None:
-            reasons.append(Reason(name, below.value, below.why, "profile", below.source))
-    return tuple(reasons)
+def layout_of(settings: Mapping[str, Setting], schema: FlagSchema) -> Layout:
+    """The layout that the flags come to."""
+    return Layout(
+        tensor_parallel=_count(settings, schema, "tensor-parallel-size"),
+        pipeline_parallel=_count(settings, schema, "pipeline-parallel-size"),
+        replicas=_count(settings, schema, "data-parallel-size"),
+    )
 
 
 def _count(settings: Mapping[str, Setting], schema: FlagSchema, name: str) -> int:
@@ -247,56 +270,3 @@ def _gpus(facts: Facts | None) -> int | None:
 def _npus(facts: Facts | None) -> int | None:
     ascend = facts.ascend if facts is not None else None
     return len(ascend.npus) if ascend is not None and ascend.npus else None
-
-
-def _size(count: int) -> str:
-    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / 2**20:.1f} MiB"
-
-
-def _warnings(at: Situation, facts: Facts | None) -> tuple[str, ...]:
-    weights = at.checkpoint.weight_bytes
-    warnings = [
-        "Whether the model fits is not computed: this onecat has no memory model yet (fits is null). "
-        f"The weights are {_size(weights)} on disk."
-    ]
-    if at.schema.unknown is not None:
-        warnings.append(
-            f"The flags of {at.schema.family} {at.schema.version} are not known to this onecat and were not checked: "
-            f"{at.schema.unknown}."
-        )
-    statistics = at.settings.get("disable-log-stats")
-    if statistics is not None and statistics.value is True:
-        warnings.append(
-            f"disable-log-stats ({statistics.where}) stops the engine's statistics, which canary, top and preflight "
-            "read. Leave it out; explained in: onecat explain serving.statistics"
-        )
-    stored, used = at.checkpoint.architecture.dtype, at.value("dtype")
-    if stored in ("bfloat16", "float16") and used in ("float32", "float"):
-        warnings.append(
-            f"In float32 the {stored} weights take {_size(2 * weights)} of memory, twice their size on disk."
-        )
-    hardware = at.profile.hardware
-    names = {each.name for each in facts.nvidia.gpus} if facts is not None and facts.nvidia else set()
-    others = sorted(names - set(hardware.gpu_names))
-    if hardware.accelerator == "nvidia" and others:
-        warnings.append(
-            f"Profile {at.profile.name} is for {', '.join(hardware.gpu_names)}; the host has {', '.join(others)}."
-        )
-    needed = at.layout.tensor_parallel * at.layout.pipeline_parallel * at.layout.replicas
-    if at.gpus is None and hardware.count and needed > hardware.count:
-        warnings.append(
-            f"The layout needs {needed} GPUs; profile {at.profile.name} is for hosts with {hardware.count}."
-        )
-    if hardware.accelerator == "none" and at.layout.tensor_parallel > 1:
-        warnings.append("tensor-parallel-size above 1 on a CPU means one worker per NUMA node.")
-    return tuple(warnings)
-
-
-def _why_host(deployment: Deployment) -> str:
-    """Who reaches a native server at the address it listens on."""
-    behind = (
-        "; nginx passes requests on to it" if deployment.proxy.kind == "nginx" else "; nothing stands in front of it"
-    )
-    if deployment.host in ("127.0.0.1", "::1", "localhost"):
-        return "only this machine reaches the server itself" + behind
-    return "the server itself can be reached from the network" + behind

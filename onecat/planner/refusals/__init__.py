@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from onecat.planner.records import Refusal
-from onecat.planner.refusals import ascend, checkpoint, context, dtype, kv_cache, layout, quantization
+from onecat.planner.refusals import ascend, checkpoint, context, dtype, kv_cache, layout, memory, quantization
 from onecat.planner.refusals.situation import Situation, longest_context
 
-__all__ = ["RULES", "Situation", "longest_context", "refusals"]
+__all__ = ["MEMORY_RULES", "RULES", "Situation", "longest_context", "refusals"]
 
 Rule = Callable[[Situation], Iterator[Refusal]]
 
@@ -30,7 +30,17 @@ RULES: tuple[Rule, ...] = (
     quantization.quantization,
 )
 
+MEMORY_RULES: tuple[Rule, ...] = (memory.memory,)
+"""Asked where the layout and the context are ones that there can be: sizes of others mean nothing."""
+
+MEANINGLESS_SIZES = frozenset(
+    ("max-model-len", "gpu-memory-utilization", "layout", "tensor-parallel-heads", "not-enough-gpus", "not-enough-npus")
+)
+
 
 def refusals(situation: Situation) -> tuple[Refusal, ...]:
     """Everything the engine would refuse."""
-    return tuple(refusal for rule in RULES for refusal in rule(situation))
+    found = tuple(refusal for rule in RULES for refusal in rule(situation))
+    if any(each.code in MEANINGLESS_SIZES for each in found):
+        return found
+    return found + tuple(refusal for rule in MEMORY_RULES for refusal in rule(situation))

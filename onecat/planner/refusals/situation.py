@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from onecat.checkpoints import Checkpoint
 from onecat.config import Profile
-from onecat.engines import FlagSchema, parse_size
+from onecat.engines import FlagSchema
 from onecat.planner.flags import Setting
 from onecat.planner.records import Layout
+from onecat.planner.sizing import Question, Sizing
 
 UNSTRETCHED_ROPE = (None, "default", "su", "longrope", "llama3")
 """Rope types with which max_position_embeddings is the longest context (vllm config/model.py:2314)."""
@@ -21,6 +22,7 @@ class Situation:
 
     capability: compute capability, ten times, of the weakest GPU; None without a GPU. gpus: GPUs the host is known to
     have, None when that is not known; npus likewise, for profiles that use them. hosts: that share the layout by Ray.
+    question, sizing: what the memory model was asked and answered; None where it cannot be asked.
     """
 
     schema: FlagSchema
@@ -33,19 +35,13 @@ class Situation:
     gpus: int | None
     npus: int | None = None
     hosts: int = 1
+    question: Question | None = None
+    sizing: Sizing | None = None
 
     def value(self, name: str) -> object:
         """The value of a flag: as set, or else the engine's default."""
         setting = self.settings.get(name)
         return setting.value if setting is not None else self.schema.default(name)
-
-    def size(self, name: str) -> int | None:
-        """The value of a flag that is a count or a size, in units of one; None for `auto` and for none."""
-        value = self.value(name)
-        if isinstance(value, bool) or not isinstance(value, (int, str)):
-            return None
-        count = parse_size(value)
-        return count if count is not None and count > 0 else None
 
 
 def longest_context(checkpoint: Checkpoint) -> int | None:

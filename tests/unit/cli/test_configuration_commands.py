@@ -111,7 +111,7 @@ def test_plan_shows_arguments_with_origin_and_reason_in_80_columns(tmp_path: Pat
 def test_plan_needs_no_file_and_keeps_its_json_contract(tmp_path: Path, model: Path) -> None:
     done = run(tmp_path, "plan", "--json", "--model", str(model), "--profile", "a100x2-80g", "--max-model-len", "1K")
     document = json.loads(done.stdout)
-    assert (done.returncode, document["schema"], document["fits"]) == (0, "onecat.plan/1", None)
+    assert (done.returncode, document["schema"], document["fits"]) == (0, "onecat.plan/1", True)
     assert document["layout"] == {"tensor_parallel": 2, "pipeline_parallel": 1, "replicas": 1}
     assert {"per_gpu", "kv_tokens", "max_concurrency", "server_args", "env", "reasons", "refusals"} <= document.keys()
     assert document["server_args"][-4:] == ["--max-model-len", "1K", "--tensor-parallel-size", "2"]

@@ -13,6 +13,8 @@ from onecat.planner import Plan
 from tests.unit.planner.examples import LLAMA, V100, host, llama
 
 TWO_V100 = host((V100, "7.0"), (V100, "7.0"))
+SPACE = {"env.VLLM_CPU_KVCACHE_SPACE": "64"}
+"""A KV cache for 200 000 tokens."""
 TWO_NPUS = Facts("npu1", ascend=Ascend(npus=(Npu(0, "910B4"), Npu(1, "910B4"))))
 
 
@@ -64,10 +66,8 @@ def codes(plan: Plan) -> list[str]:
         ("v100x2-pcie", {"dtype": "bfloat16"}, {}, None, "dtype-bfloat16"),
         ("v100x2-pcie", {"kv-cache-dtype": "bfloat16"}, {}, None, "kv-cache-dtype-bfloat16"),
         ("v100x2-pcie", {"kv-cache-dtype": "fp8"}, {}, TWO_V100, "kv-cache-dtype-fp8"),
-        ("v100x2-pcie", {}, {"kv": "fp8"}, TWO_V100, "kv-cache-dtype-fp8"),
         ("v100x2-pcie", {"kv-cache-dtype": "auto"}, {"kv": "fp8"}, None, "kv-cache-dtype-fp8"),
-        ("t4", {}, {"kv": "fp8"}, None, "kv-cache-dtype-fp8"),
-        ("t4", {"kv-cache-dtype": "fp8"}, {}, None, "kv-cache-dtype-fp8"),
+        ("t4", {"kv-cache-dtype": "fp8"}, {"small": True}, None, "kv-cache-dtype-fp8"),
         ("v100x2-pcie", {"kv-cache-dtype": "fp8_e5m2", "attention-backend": "CUSTOM"}, {}, None, "kv-cache-dtype-fp8"),
         ("a100x2-80g", {"kv-cache-dtype": "fp8", "attention-backend": "TRITON_ATTN"}, {}, None, "kv-cache-dtype-fp8"),
         ("h200", {"kv-cache-dtype": "fp16"}, {}, None, "kv-cache-dtype-fp16"),
@@ -113,9 +113,9 @@ def test_what_the_engine_refuses_is_refused_with_a_fix(
         ("h200", {"serve.kv-cache-dtype": "fp8"}, {"quantization": "fp8"}, None),
         ("a100x2-80g", {"serve.kv-cache-dtype": "fp8"}, {}, None),
         ("a100x2-80g", {"serve.dtype": "bfloat16"}, {"quantization": "awq"}, None),
-        ("cpu", {"serve.max-model-len": 200_000}, {"rope_type": "yarn"}, None),
-        ("cpu", {"serve.max-model-len": 200_000}, {"max_position_embeddings": None}, None),
-        ("cpu", {"serve.max-model-len": 200_000, "env.VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}, {}, None),
+        ("cpu", {"serve.max-model-len": 200_000} | SPACE, {"rope_type": "yarn"}, None),
+        ("cpu", {"serve.max-model-len": 200_000} | SPACE, {"max_position_embeddings": None}, None),
+        ("cpu", {"serve.max-model-len": 200_000, "env.VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"} | SPACE, {}, None),
         ("cpu", {"serve.dtype": "bfloat16"}, {}, host()),
         ("v100x2-pcie", {}, {}, Facts("gpu1", nvidia=Nvidia(library_found=True, nvml_error="Driver mismatch"))),
         ("v100x2-pcie", {}, {}, Facts("gpu1")),
@@ -153,11 +153,27 @@ def test_what_works_or_cannot_be_known_is_not_refused(
     assert codes(planned(profile, values, llama(**checkpoint), facts)) == []
 
 
-def test_a_checkpoint_that_asks_for_an_fp8_kv_cache_is_served_with_one_of_float16(planned: Callable[..., Plan]) -> None:
-    checkpoint = llama(kv="fp8")
-    [refusal] = planned("v100x2-pcie", {}, checkpoint, TWO_V100).refusals
+@pytest.mark.parametrize(("profile", "card"), [("v100x2-pcie", "7.0"), ("t4", "7.5")])
+def test_a_checkpoint_that_asks_for_an_fp8_kv_cache_gets_one_of_float16_where_the_card_has_none(
+    planned: Callable[..., Plan], profile: str, card: str
+) -> None:
+    plan = planned(profile, {}, llama(kv="fp8", small=True))
+    chosen = next(each for each in plan.reasons if each.arg == "--kv-cache-dtype")
+    assert (codes(plan), chosen.value, chosen.origin) == ([], "float16", "planner")
+    assert "the checkpoint asks for an FP8 KV cache" in chosen.why and card in chosen.why
+    assert plan.assumed["kv_cache_dtype"] == "float16"
+
+
+def test_a_card_with_fp8_leaves_the_kv_cache_as_the_checkpoint_asks(planned: Callable[..., Plan]) -> None:
+    plan = planned("h200", {}, llama(kv="fp8"))
+    assert "--kv-cache-dtype" not in plan.server_args
+    assert plan.assumed["kv_cache_dtype"] == "fp8"
+
+
+def test_an_fp8_kv_cache_asked_for_by_hand_is_refused_where_the_card_has_none(planned: Callable[..., Plan]) -> None:
+    [refusal] = planned("v100x2-pcie", {"serve.kv-cache-dtype": "auto"}, llama(kv="fp8"), TWO_V100).refusals
     assert "the checkpoint asks for one" in refusal.why and refusal.fix == ("kv-cache-dtype: float16",)
-    [refusal] = planned("v100x2-pcie", {"serve.kv-cache-dtype": "fp8"}, checkpoint, TWO_V100).refusals
+    [refusal] = planned("v100x2-pcie", {"serve.kv-cache-dtype": "fp8"}, llama(kv="fp8"), TWO_V100).refusals
     assert refusal.fix == ("kv-cache-dtype: float16",)
     [refusal] = planned("v100x2-pcie", {"serve.kv-cache-dtype": "fp8"}, LLAMA, TWO_V100).refusals
     assert refusal.fix == ("kv-cache-dtype: auto",)

@@ -1,0 +1,18 @@
+"""A checkpoint of which only the configuration is here: to know what fits before anything is downloaded. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from onecat.checkpoints import Checkpoint
+
+ABSENT = frozenset(("missing-tokenizer", "missing-shard", "no-weights"))
+"""Problems that say that a file is not here."""
+
+
+def without_absent_files(checkpoint: Checkpoint) -> tuple[Checkpoint, bool]:
+    """The checkpoint without the problems that its absent files are, and whether there were none of its weights."""
+    if checkpoint.files:
+        return checkpoint, False
+    rest = tuple(each for each in checkpoint.problems if each.code not in ABSENT)
+    return replace(checkpoint, problems=rest), True

@@ -1,0 +1,53 @@
+"""Whether the model fits, and the longest context with which it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onecat.planner.changes import nearest_changes, told_offload
+from onecat.planner.records import Refusal
+from onecat.planner.refusals.situation import Situation
+from onecat.planner.sizing import SHORTEST, offloaded_bytes
+
+GIB = 2**30
+DOUBTFUL = 0.03
+"""Share of a card's memory within which the estimate may be wrong: a shortage below it does not stop `up`."""
+
+
+def memory(at: Situation) -> Iterator[Refusal]:
+    """The model does not fit, or not with the context that was asked for. Silent where sizes are estimated."""
+    sizing = at.sizing
+    if sizing is None or at.question is None or sizing.fits or sizing.estimate.estimated:
+        return
+    smallest = min(each.memory for each in sizing.estimate.per_gpu)
+    missing = sizing.short_of
+    certain = missing > DOUBTFUL * smallest or sizing.settings.kv_cache_bytes is not None
+    steps = tuple(each.step for each in nearest_changes(at.question, at.layout, sizing))
+    card = "the host" if at.question.hardware.platform == "cpu" else "each card"
+    tightest = min(sizing.estimate.per_gpu, key=lambda each: each.kv_cache)
+    room = f"{max(0, tightest.kv_cache) / GIB:.2f} GiB are left for the KV cache"
+    if sizing.largest >= SHORTEST:
+        yield Refusal(
+            "memory-context",
+            f"max-model-len {sizing.length} does not fit: one request of that length needs {missing / GIB:.2f} GiB "
+            f"more on {card}, {room}; the longest context that fits is {sizing.largest}",
+            steps,
+            certain,
+        )
+        return
+    held = (
+        f"the weights take {tightest.weights / GIB:.2f} of the {tightest.budget / GIB:.2f} GiB that the engine may use"
+    )
+    yield Refusal(
+        "memory-weights",
+        f"the model does not fit: {missing / GIB:.2f} GiB are missing on {card}; {held}",
+        steps or ("take a smaller model, a checkpoint with fewer bits, or more cards",),
+        certain,
+    )
+
+
+def offload_cost(at: Situation) -> str | None:
+    """What `cpu-offload-gb` costs; None where it is not used."""
+    if at.question is None or not offloaded_bytes(at.question):
+        return None
+    return told_offload(at.question, offloaded_bytes(at.question))

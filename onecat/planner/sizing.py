@@ -1,0 +1,273 @@
+"""How a plan uses memory: the flags resolved as the engine would, and the memory model asked with them. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from onecat.checkpoints import Checkpoint
+from onecat.engines import FlagSchema, parse_size
+from onecat.planner.engine_defaults import batch_defaults, bounded, prefix_caching, resolved_dtype
+from onecat.planner.flags import Setting
+from onecat.planner.hardware import GIB, Card, Hardware
+from onecat.planner.memory import Device, Estimate, MemorySettings, estimate
+from onecat.planner.records import Layout
+
+AUTO_LENGTHS = ("auto", -1, "-1")
+SHORTEST = 16
+"""Tokens of the shortest context that counts as serving: one block."""
+
+CPU_KV_VARIABLE = "VLLM_CPU_KVCACHE_SPACE"
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """The memory of one replica.
+
+    length: tokens of a context that this is for; asked: what was asked for, None where the engine takes what fits.
+    possible: tokens of the longest context that the checkpoint allows. largest: the longest that fits, at most that.
+    cards: by rank, as the devices of the estimate.
+    """
+
+    settings: MemorySettings
+    estimate: Estimate
+    length: int
+    asked: int | None
+    possible: int | None
+    largest: int
+    cards: tuple[Card, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether one request of the asked length is served; where none was asked, whether any is."""
+        return self.estimate.fits and self.largest >= min(SHORTEST, self.length)
+
+    @property
+    def short_of(self) -> int:
+        """Bytes per GPU that are missing."""
+        return self.estimate.short_of
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a sizing is about.
+
+    environment: variables of the server. capability: compute capability, ten times, of the weakest card.
+    """
+
+    schema: FlagSchema
+    engine_version: str
+    settings: Mapping[str, Setting]
+    environment: Mapping[str, str]
+    checkpoint: Checkpoint
+    hardware: Hardware
+    capability: int | None
+    engine: str = "vllm"
+
+    def value(self, name: str) -> object:
+        """The value of a flag: as set, or else the engine's default."""
+        setting = self.settings.get(name)
+        return setting.value if setting is not None else self.schema.default(name)
+
+    def count(self, name: str) -> int | None:
+        """The value of a flag that is a count; None where the engine chooses."""
+        value = self.value(name)
+        if isinstance(value, bool) or not isinstance(value, (int, str)):
+            return None
+        found = parse_size(value)
+        return found if found is not None and found > 0 else None
+
+
+def why_unknown(question: Question, layout: Layout) -> str | None:
+    """Why it cannot be computed what fits; None when it can."""
+    architecture = question.checkpoint.architecture
+    if not architecture.layers or not architecture.hidden_size or not (architecture.weights or architecture.caches):
+        return "the checkpoint has no config.json that tells its layers"
+    if question.hardware.platform == "cpu":
+        return None if _cpu_memory(question) else "how much memory the host has is not known"
+    if not question.hardware.cards:
+        return "how much memory the cards have is not known"
+    if layout.pipeline_parallel > architecture.layers:
+        return f"{architecture.layers} layers cannot be divided among {layout.pipeline_parallel} stages"
+    return None
+
+
+def size(question: Question, layout: Layout) -> Sizing | None:
+    """What one replica takes of its cards; None where `why_unknown` says why.
+
+    More cards than there are count as further ones like the last: a layout that needs them is refused elsewhere.
+    """
+    if why_unknown(question, layout) is not None:
+        return None
+    cards = _cards(question.hardware, layout.tensor_parallel * layout.pipeline_parallel)
+    devices = _devices(question, cards, layout)
+    possible = question.checkpoint.architecture.max_position_embeddings
+    stated = question.value("max-model-len")
+    asked = None if stated in AUTO_LENGTHS else question.count("max-model-len") or possible
+    length = asked or possible or 2048
+    settings = memory_settings(question, layout, length)
+    found = _estimate(question, devices, settings)
+    largest = largest_length(question, devices, settings, found, possible or length)
+    if asked is None and not found.fits and largest >= SHORTEST:
+        length = largest
+        settings = memory_settings(question, layout, length)
+        found = _estimate(question, devices, settings)
+    found = replace(found, estimated=(*found.estimated, *doubts(question)))
+    return Sizing(settings, found, length, asked, possible, largest, cards)
+
+
+def memory_settings(question: Question, layout: Layout, length: int) -> MemorySettings:
+    """The flags that decide about memory, resolved for a context of `length` tokens."""
+    checkpoint, hardware = question.checkpoint, question.hardware
+    ranks = layout.tensor_parallel * layout.pipeline_parallel
+    batch = bounded(
+        batch_defaults(hardware, question.engine_version, ranks),
+        length,
+        question.count("max-num-seqs"),
+        question.count("max-num-batched-tokens"),
+    )
+    share = question.value("gpu-memory-utilization")
+    draft, ahead = _speculation(question.value("speculative-config"))
+    quantization, backend = question.value("quantization"), question.value("attention-backend")
+    return MemorySettings(
+        engine_version=question.engine_version,
+        tensor_parallel=layout.tensor_parallel,
+        pipeline_parallel=layout.pipeline_parallel,
+        max_model_len=length,
+        max_num_seqs=batch.seqs,
+        max_num_batched_tokens=batch.tokens,
+        utilization=float(share) if isinstance(share, (int, float)) and 0 < share <= 1 else 0.9,
+        dtype=resolved_dtype(
+            question.value("dtype"), checkpoint.architecture, question.capability, question.schema.float16_refused
+        ),
+        kv_cache_dtype=_kv_cache_dtype(question),
+        block_size=question.count("block-size"),
+        kv_cache_bytes=_kv_cache_bytes(question),
+        prefix_caching=prefix_caching(question.value("enable-prefix-caching"), checkpoint.architecture),
+        graphs=hardware.platform != "cpu" and question.value("enforce-eager") is not True,
+        async_scheduling=question.value("async-scheduling") is not False,
+        draft_layers=draft,
+        speculative_tokens=ahead,
+        text_only=question.value("language-model-only") is True,
+        quantization=quantization if isinstance(quantization, str) else None,
+        attention_backend=backend if isinstance(backend, str) else None,
+        expert_parallel=question.value("enable-expert-parallel") is True,
+        platform=hardware.platform,
+    )
+
+
+def largest_length(
+    question: Question, devices: Sequence[Device], settings: MemorySettings, found: Estimate, possible: int
+) -> int:
+    """Tokens of the longest context that fits, at most `possible`; 0 when none does.
+
+    The estimate answers up to the length that it was made for; above, it is asked again.
+    """
+    capacity = found.capacity
+    if capacity is None:
+        return 0
+    if not found.fits or settings.max_model_len >= possible:
+        return min(capacity.largest_max_model_len, possible)
+    longer = replace(settings, max_model_len=possible)
+    again = _estimate(question, devices, longer).capacity
+    return 0 if again is None else max(settings.max_model_len, min(again.largest_max_model_len, possible))
+
+
+def offloaded_bytes(question: Question) -> int:
+    """Bytes of weights per GPU that `cpu-offload-gb` keeps in the host's memory (the flag counts GiB)."""
+    stated = question.value("cpu-offload-gb")
+    return int(stated * GIB) if isinstance(stated, (int, float)) and stated > 0 else 0
+
+
+def _estimate(question: Question, devices: Sequence[Device], settings: MemorySettings) -> Estimate:
+    """The memory model's answer, with weights that are offloaded left out of the cards."""
+    offloaded = offloaded_bytes(question)
+    if not offloaded:
+        return estimate(question.checkpoint, devices, settings)
+    held = [each.weights for each in estimate(question.checkpoint, devices, settings).per_gpu]
+    away = [min(offloaded, weights) for weights in held]
+    wider = [
+        replace(device, memory=device.memory + math.ceil(bytes_away / settings.utilization))
+        for device, bytes_away in zip(devices, away, strict=False)
+    ]
+    found = estimate(question.checkpoint, wider, settings)
+    per_gpu = tuple(
+        replace(each, memory=device.memory, budget=each.budget - bytes_away, weights=each.weights - bytes_away)
+        for each, device, bytes_away in zip(found.per_gpu, devices, away, strict=False)
+    )
+    return replace(found, per_gpu=per_gpu)
+
+
+def doubts(question: Question) -> tuple[str, ...]:
+    """Why sizes are no more than an estimate, beyond what the memory model itself says."""
+    found = []
+    if question.hardware.platform == "ascend":
+        found.append("the memory that vllm-ascend takes beside weights and KV cache was not modelled")
+    elif question.schema.unknown is not None:
+        found.append(f"the defaults of {question.engine} {question.engine_version} are not known to this onecat")
+    return tuple(found)
+
+
+def _cards(hardware: Hardware, count: int) -> tuple[Card, ...]:
+    found = hardware.taking(count)
+    return found + (found[-1],) * (count - len(found)) if found else ()
+
+
+def _devices(question: Question, cards: Sequence[Card], layout: Layout) -> list[Device]:
+    if question.hardware.platform == "cpu":
+        ranks = layout.tensor_parallel * layout.pipeline_parallel
+        return [Device(None, (_cpu_memory(question) or 0) // ranks) for _ in range(ranks)]
+    return [Device(each.name, each.memory, each.used, each.capability) for each in cards]
+
+
+def _cpu_memory(question: Question) -> int | None:
+    """Memory of the host; where it is not known, what weights and the given KV cache take says all that there is."""
+    if question.hardware.host_memory is not None:
+        return question.hardware.host_memory
+    given = _kv_cache_bytes(question)
+    if given is None:
+        return None
+    # Only the KV cache's size decides then.
+    return math.ceil(64 * GIB + 4 * question.checkpoint.weight_bytes + given)
+
+
+def _kv_cache_bytes(question: Question) -> int | None:
+    """Bytes per rank that the KV cache is given, where they are not computed."""
+    stated = question.count("kv-cache-memory-bytes")
+    if stated is not None or question.hardware.platform != "cpu":
+        return stated
+    text = question.environment.get(CPU_KV_VARIABLE, "")
+    try:
+        space = float(text)
+    except ValueError:
+        return None
+    return int(space * GIB) if math.isfinite(space) and space > 0 else None
+
+
+def _kv_cache_dtype(question: Question) -> str:
+    """What `auto` becomes: FP8 where the checkpoint asks for it. Source: vllm/utils/torch_utils.py."""
+    asked = question.value("kv-cache-dtype")
+    if isinstance(asked, str) and asked not in ("auto", "fp16"):
+        return asked
+    claimed = question.checkpoint.quantization
+    if asked != "fp16" and claimed is not None and claimed.kv_cache and question.hardware.platform == "cuda":
+        return claimed.kv_cache
+    return "auto"
+
+
+def _speculation(stated: object) -> tuple[int, int]:
+    """Draft layers that are loaded, and tokens of each step, of `speculative-config`."""
+    try:
+        document: Any = json.loads(stated) if isinstance(stated, str) else None
+    except ValueError:
+        return 0, 0
+    if not isinstance(document, dict):
+        return 0, 0
+    ahead = document.get("num_speculative_tokens")
+    tokens = ahead if isinstance(ahead, int) and ahead > 0 else 1
+    method = str(document.get("method") or "")
+    # Draft layers of the checkpoint itself (MTP); a draft model of its own is not known here.
+    return (1 if "mtp" in method or not document.get("model") else 0), tokens

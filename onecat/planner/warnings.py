@@ -1,0 +1,125 @@
+"""What a person should know of a plan that the engine would not refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from onecat.facts import Facts
+from onecat.planner.changes import told_layout
+from onecat.planner.layouts import CLOSE, Candidate, is_as_long
+from onecat.planner.refusals import Situation
+from onecat.planner.refusals.memory import offload_cost
+from onecat.planner.sizing import why_unknown
+
+GIB = 2**30
+LEAST_WEIGHTS = GIB
+"""Of a model whose layout is worth a word: smaller ones are for trying out."""
+
+
+def _size(count: int) -> str:
+    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / 2**20:.1f} MiB"
+
+
+def warnings_of(at: Situation, facts: Facts | None, compared: Sequence[Candidate]) -> tuple[str, ...]:
+    """All of them. compared: layouts, the best first."""
+    weights = at.checkpoint.weight_bytes
+    warnings = [*memory_warnings(at), *layout_warnings(at, compared)]
+    if at.schema.unknown is not None:
+        warnings.append(
+            f"The flags of {at.schema.family} {at.schema.version} are not known to this onecat and were not checked: "
+            f"{at.schema.unknown}."
+        )
+    statistics = at.settings.get("disable-log-stats")
+    if statistics is not None and statistics.value is True:
+        warnings.append(
+            f"disable-log-stats ({statistics.where}) stops the engine's statistics, which canary, top and preflight "
+            "read. Leave it out; explained in: onecat explain serving.statistics"
+        )
+    stored, used = at.checkpoint.architecture.dtype, at.value("dtype")
+    if stored in ("bfloat16", "float16") and used in ("float32", "float"):
+        warnings.append(
+            f"In float32 the {stored} weights take {_size(2 * weights)} of memory, twice their size on disk."
+        )
+    hardware = at.profile.hardware
+    names = {each.name for each in facts.nvidia.gpus} if facts is not None and facts.nvidia else set()
+    others = sorted(names - set(hardware.gpu_names))
+    if hardware.accelerator == "nvidia" and others:
+        warnings.append(
+            f"Profile {at.profile.name} is for {', '.join(hardware.gpu_names)}; the host has {', '.join(others)}."
+        )
+    needed = at.layout.tensor_parallel * at.layout.pipeline_parallel * at.layout.replicas
+    if at.gpus is None and hardware.count and needed > hardware.count:
+        warnings.append(
+            f"The layout needs {needed} GPUs; profile {at.profile.name} is for hosts with {hardware.count}."
+        )
+    if hardware.accelerator == "none" and at.layout.tensor_parallel > 1:
+        warnings.append("tensor-parallel-size above 1 on a CPU means one worker per NUMA node.")
+    return tuple(warnings)
+
+
+def memory_warnings(at: Situation) -> Iterator[str]:
+    """What is to be known of the memory: estimates, close calls, other processes, a host without room."""
+    weights = at.checkpoint.weight_bytes
+    if at.sizing is None or at.question is None:
+        why = None if at.question is None else why_unknown(at.question, at.layout)
+        yield f"Whether the model fits is not known: {why}. The weights are {_size(weights)} on disk."
+        return
+    sizing = at.sizing
+    for why in sizing.estimate.estimated:
+        yield f"The sizes are estimated, and nothing is refused for them: {why}."
+    if not sizing.fits and sizing.estimate.estimated:
+        yield (
+            f"By the estimate the model does not fit: {sizing.short_of / GIB:.1f} GiB are missing; the longest context "
+            f"would be {sizing.largest} tokens."
+        )
+    if sizing.asked is None and sizing.possible is not None and 0 < sizing.largest < sizing.possible:
+        yield (
+            f"The longest context that fits is {sizing.largest} tokens, of {sizing.possible} that the checkpoint "
+            "allows; the engine takes what it finds at its start."
+        )
+    cost = offload_cost(at)
+    if cost is not None:
+        yield f"cpu-offload-gb: {cost}."
+    yield from _others(at)
+    if at.question.hardware.platform == "cpu" and at.question.hardware.host_memory is not None:
+        taken = sum(each.weights + max(0, each.kv_cache) + each.activations for each in sizing.estimate.per_gpu)
+        if taken > at.question.hardware.host_memory:
+            yield (
+                f"Weights and KV cache take {_size(taken)}, and processes of this host may use "
+                f"{_size(at.question.hardware.host_memory)}: the server would be ended while it starts."
+            )
+
+
+def _others(at: Situation) -> Iterator[str]:
+    """The engine does not start where less is free than its share. Source: vllm/v1/worker/utils.py (request_memory)."""
+    assert at.sizing is not None
+    for card, each in zip(at.sizing.cards, at.sizing.estimate.per_gpu, strict=False):
+        free = card.memory - card.used
+        if card.used and each.budget > free:
+            share = max(0.05, int(100 * free / card.memory - 1) / 100)
+            yield (
+                f"GPU {card.index}: other processes use {_size(card.used)}, and the engine, which wants "
+                f"{_size(each.budget)} of the {_size(card.memory)}, does not start while less is free. End them, "
+                f"choose other cards (gpus in onecat.yaml), or write gpu-memory-utilization: {share:.2f}."
+            )
+
+
+def layout_warnings(at: Situation, compared: Sequence[Candidate]) -> Iterator[str]:
+    """A layout that somebody else chose and that another one beats."""
+    own = next((each for each in compared if each.layout == at.layout), None)
+    best = compared[0] if compared else None
+    if best is None or own is best or at.question is None:
+        return
+    chosen = {
+        at.settings[name].layer for name in ("tensor-parallel-size", "pipeline-parallel-size") if name in at.settings
+    }
+    if own is None or not chosen <= {"profile"} or best.sizing.estimate.estimated:
+        return
+    if sum(each.weights for each in best.sizing.estimate.per_gpu) < LEAST_WEIGHTS:
+        return
+    if is_as_long(best, own, at.question) and own.cost.token > best.cost.token * CLOSE:
+        yield (
+            f"The profile's layout stands. For this model {told_layout(best.layout)} (under serve) would cost about "
+            f"{1 - best.cost.token / own.cost.token:.0%} less time per token when many requests run: {best.why}. These "
+            "figures are rough."
+        )
