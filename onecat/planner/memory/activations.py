@@ -29,7 +29,7 @@ def activation_bytes(checkpoint: Checkpoint, settings: MemorySettings, stage: St
     encoding = encoders.peak_bytes(architecture, batch, settings) if stage.first else 0
     # What encoders put out stays while the decoder runs.
     embedded = encoders.output_bytes(architecture, batch, settings) if stage.first and runner != "v0" else 0
-    decoding = decoder.peak_bytes(checkpoint, batch, settings, stage, device, behaviour)
+    decoding = decoder.peak_bytes(checkpoint, batch, settings, stage, device, behaviour, runner)
     sampled = sampling.peak_bytes(architecture, batch, settings, runner, behaviour) if stage.last else 0
     peak = max(encoding, embedded + decoding, embedded + sampled)
     if not behaviour.persistent_inside:

@@ -7,6 +7,7 @@ from onecat.checkpoints.architectures import KeyValueLayers, LatentLayers, State
 from onecat.planner.memory.batches import Batch
 from onecat.planner.memory.layouts import kernel_of
 from onecat.planner.memory.records import Device, MemorySettings
+from onecat.planner.memory.runners import ModelRunner
 from onecat.planner.memory.stages import Stage
 from onecat.planner.memory.versions import Behaviour
 
@@ -16,11 +17,12 @@ mla_attention.py, determine_chunked_prefill_workspace_size)."""
 
 
 def peak_bytes(
-    checkpoint: Checkpoint, batch: Batch, settings: MemorySettings, stage: Stage, device: Device, behaviour: Behaviour
-) -> int:
+    checkpoint: Checkpoint, batch: Batch, settings: MemorySettings, stage: Stage, device: Device, behaviour: Behaviour,
+    runner: ModelRunner,
+) -> int:  # fmt: skip
     """Bytes that are alive in the largest layer."""
     architecture = checkpoint.architecture
-    parts = [_feed_forward(checkpoint, batch, settings, device)]
+    parts = [_feed_forward(checkpoint, batch, settings, device, runner)]
     if architecture.experts is not None and set(architecture.experts.layers) & set(stage.layers):
         parts.append(_mixture(checkpoint, batch, settings, device, behaviour))
     parts += [_attention(architecture, each, batch, settings) for each in architecture.caches]
@@ -33,11 +35,14 @@ def _quantised_activations(checkpoint: Checkpoint, settings: MemorySettings, dev
     return any(each.activations and kernel_of(each, settings, device) != "marlin" for each in schemes)
 
 
-def _feed_forward(checkpoint: Checkpoint, batch: Batch, settings: MemorySettings, device: Device) -> int:
-    """Residual, the layer's input and its caller's, gate and up, and their product."""
+def _feed_forward(
+    checkpoint: Checkpoint, batch: Batch, settings: MemorySettings, device: Device, runner: ModelRunner
+) -> int:
+    """Residual, the layer's input and its caller's, gate and up, and their product; compiled, one more state."""
     inner = (checkpoint.architecture.intermediate_size or 0) // settings.tensor_parallel
     copy = batch.tokens * inner if _quantised_activations(checkpoint, settings, device) else 0
-    return 3 * batch.states + batch.tokens * 3 * inner * batch.size + copy
+    states = 3 if runner == "v0" else 4
+    return states * batch.states + batch.tokens * 3 * inner * batch.size + copy
 
 
 def _mixture(

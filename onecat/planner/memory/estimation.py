@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from onecat.checkpoints import Checkpoint
 from onecat.planner.memory.activations import activation_bytes
 from onecat.planner.memory.graphs import graph_bytes
 from onecat.planner.memory.kv_cache import kv_capacity, needed_for
-from onecat.planner.memory.overhead import overhead_bytes
+from onecat.planner.memory.overhead import outside_bytes, overhead_bytes
 from onecat.planner.memory.records import Device, Estimate, GpuMemory, MemorySettings
-from onecat.planner.memory.stages import stage_layers
+from onecat.planner.memory.stages import Stage, stage_layers
 from onecat.planner.memory.weights import weight_bytes
 
 
@@ -26,19 +27,13 @@ def estimate(checkpoint: Checkpoint, devices: Sequence[Device], settings: Memory
     if len(devices) < ranks:
         raise ValueError(f"{ranks} ranks need as many devices, not {len(devices)}")
     stages = stage_layers(checkpoint.architecture, settings.pipeline_parallel)
+    alike: dict[tuple[Stage, Device], GpuMemory] = {}
     per_gpu = []
     for rank, device in enumerate(devices[:ranks]):
-        stage = stages[rank // settings.tensor_parallel]
-        budget = int(device.memory * settings.utilization)
-        weights = weight_bytes(checkpoint, settings, stage, device)
-        activations = activation_bytes(checkpoint, settings, stage, device)
-        graphs = graph_bytes(checkpoint, settings, stage, device)
-        overhead = overhead_bytes(checkpoint, settings, device)
-        left = budget - weights - activations - graphs - overhead
-        kv_cache = left if settings.kv_cache_bytes is None else settings.kv_cache_bytes
-        per_gpu.append(
-            GpuMemory(rank, device.memory, budget, weights, activations, graphs, overhead, device.used, kv_cache)
-        )
+        key = (stages[rank // settings.tensor_parallel], device)
+        if key not in alike:
+            alike[key] = _of_rank(checkpoint, settings, *key)
+        per_gpu.append(replace(alike[key], rank=rank))
     by_stage = [
         min(each.kv_cache for each in per_gpu if each.rank // settings.tensor_parallel == stage)
         for stage in range(settings.pipeline_parallel)
@@ -48,3 +43,24 @@ def estimate(checkpoint: Checkpoint, devices: Sequence[Device], settings: Memory
     missing = [max(0, want - have) for want, have in zip(needed, by_stage, strict=True)]
     estimated = tuple(filter(None, (checkpoint.architecture.estimated,)))
     return Estimate(tuple(per_gpu), capacity, max(missing), estimated)
+
+
+def _of_rank(checkpoint: Checkpoint, settings: MemorySettings, stage: Stage, device: Device) -> GpuMemory:
+    budget = int(device.memory * settings.utilization)
+    weights = weight_bytes(checkpoint, settings, stage, device)
+    activations = activation_bytes(checkpoint, settings, stage, device)
+    graphs = graph_bytes(checkpoint, settings, stage, device)
+    overhead = overhead_bytes(checkpoint, settings, device)
+    left = budget - weights - activations - graphs - overhead
+    return GpuMemory(
+        rank=0,
+        memory=device.memory,
+        budget=budget,
+        weights=weights,
+        activations=activations,
+        graphs=graphs,
+        overhead=overhead,
+        other=device.used,
+        kv_cache=left if settings.kv_cache_bytes is None else settings.kv_cache_bytes,
+        outside=outside_bytes(settings, device),
+    )

@@ -1,14 +1,57 @@
-"""What the engine takes outside of its tensors."""
+"""What the engine takes outside of its tensors: inside of its budget, and beside it."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
 from onecat.checkpoints import Checkpoint
 from onecat.planner.memory.records import Device, MemorySettings
+from onecat.planner.memory.versions import behaviour_of
+from onecat.resources import read_table
+
+MIB = 2**20
 
 
 def overhead_bytes(checkpoint: Checkpoint, settings: MemorySettings, device: Device) -> int:
-    """CUDA's context, libraries' workspaces and communication buffers."""
-    del checkpoint, device
+    """What counts against the budget: what grows while the engine starts, and before 0.11 communication buffers.
+
+    Versions before 0.6.5 count all that is in use on the device, the context with it.
+    """
+    del checkpoint
     if settings.platform != "cuda":
         return 0
-    return 512 << 20
+    behaviour = behaviour_of(settings.engine_version)
+    total = _of_capability("growth", device)
+    if behaviour.communication_inside:
+        total += _of_ranks(settings.tensor_parallel)
+    if not behaviour.growth_only:
+        total += _of_capability("context", device) - _of_capability("growth", device)
+    return total
+
+
+def outside_bytes(settings: MemorySettings, device: Device) -> int:
+    """What the engine takes of the device before it starts to count: its context, and communication since 0.11."""
+    if settings.platform != "cuda":
+        return 0
+    behaviour = behaviour_of(settings.engine_version)
+    total = _of_capability("context", device) if behaviour.growth_only else 0
+    return total if behaviour.communication_inside else total + _of_ranks(settings.tensor_parallel)
+
+
+def _of_capability(table: str, device: Device) -> int:
+    rows: Sequence[Any] = _table()[table]
+    below = [each for each in rows if each["capability"] <= (device.capability or 0)]
+    return int((below[-1] if below else rows[0])["mib"]) * MIB
+
+
+def _of_ranks(ranks: int) -> int:
+    rows: Sequence[Any] = _table()["communication"]
+    return int(next((each for each in rows if each["ranks"] >= ranks), rows[-1])["mib"]) * MIB
+
+
+@functools.cache
+def _table() -> Any:
+    return read_table(Path(__file__).with_name("overhead.yaml"))

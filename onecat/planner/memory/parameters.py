@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,8 +43,13 @@ class Parameter:
         return self.weight.count
 
 
-def parameters(checkpoint: Checkpoint) -> Iterator[Parameter]:
+@functools.lru_cache(maxsize=8)
+def parameters(checkpoint: Checkpoint) -> tuple[Parameter, ...]:
     """All tensors: those of the headers where there are weight files, else those that the architecture implies."""
+    return tuple(_parameters(checkpoint))
+
+
+def _parameters(checkpoint: Checkpoint) -> Iterator[Parameter]:
     architecture, quantization = checkpoint.architecture, checkpoint.quantization
     if not checkpoint.tensors:
         container = quantization.container if quantization is not None else None

@@ -23,6 +23,10 @@ IN_PLACE = 3
 forward_native, random_sample)."""
 
 
+TRITON_SEQUENCES = 8
+"""Rows from which the triton kernel is used (topk_topp_sampler.py, apply_top_k_top_p)."""
+
+
 def peak_bytes(
     architecture: Architecture, batch: Batch, settings: MemorySettings, runner: ModelRunner, behaviour: Behaviour
 ) -> int:
@@ -38,10 +42,11 @@ def peak_bytes(
     chosen_from = batch.sequences * batch.hidden
     if runner == "v2":
         return batch.states + chosen_from + gathered
-    return batch.states + chosen_from + own + 4 * logits * _copies(batch.sequences, behaviour)
+    return batch.states + chosen_from + own + 4 * logits * _copies(batch.sequences, settings, behaviour)
 
 
-def _copies(sequences: int, behaviour: Behaviour) -> int:
-    if behaviour.sampler == "triton" and sequences >= 8:
+def _copies(sequences: int, settings: MemorySettings, behaviour: Behaviour) -> int:
+    in_place = behaviour.sampler == "triton" and sequences >= TRITON_SEQUENCES
+    if in_place or (settings.flashinfer and behaviour.engine == "v1"):
         return IN_PLACE
     return SORTED_AT_ONCE if sequences >= SEGMENTED else SORTED_ONE_BY_ONE

@@ -25,7 +25,7 @@ LONG_PROMPT = 32 * 1024
 
 def resolved_settings(
     flags: Mapping[str, object], architecture: Architecture, device: Device, version: str,
-    platform: Literal["cuda", "cpu", "ascend"] = "cuda",
+    platform: Literal["cuda", "cpu", "ascend"] = "cuda", flashinfer: bool = False,
 ) -> MemorySettings:  # fmt: skip
     """What the engine makes of `vllm serve`'s flags on a device.
 
@@ -33,6 +33,7 @@ def resolved_settings(
         flags: by name (`max-model-len`); None, "auto" and what is not there stand for the engine's default; sizes may
             be words (`32K`).
         device: the first of the replica; the engine asks that one.
+        flashinfer: whether it is installed beside the engine.
     """
     behaviour = behaviour_of(version)
     tensor = _integer(flags, "tensor-parallel-size") or 1
@@ -79,6 +80,8 @@ def resolved_settings(
         platform=platform,
         capability=device.capability,
         hybrid_manager=flags.get("disable-hybrid-kv-cache-manager") is not True,
+        async_scheduling=flags.get("async-scheduling") is not False,
+        flashinfer=flashinfer,
     )
 
 

@@ -12,6 +12,7 @@ from onecat.planner.memory.stages import Stage
 from onecat.planner.memory.versions import behaviour_of
 
 _TRANSPOSED = (".qweight", ".qzeros", ".scales")
+SECTIONED = 4
 _ALONG_COLUMNS = (".g_idx", ".weight_g_idx")
 
 
@@ -66,17 +67,18 @@ def _bytes(parameter: Parameter, architecture: Architecture, settings: MemorySet
 def rotary_bytes(architecture: Architecture, settings: MemorySettings) -> int:
     """The tables of sines and cosines, one for each kind of attention that turns positions in its own way.
 
-    [max_position_embeddings, rotary size] in the model's dtype.
-    Source: vllm/model_executor/layers/rotary_embedding/base.py, __init__.py (_ROPE_DICT).
+    [max_position_embeddings, rotary size] in the model's dtype; four times as many positions when they have sections.
+    Source: vllm/model_executor/layers/rotary_embedding/base.py, mrope.py, __init__.py (_ROPE_DICT).
     """
     sizes = {
         (each.window is not None and architecture.rope_type == "several", each.head_size)
         for each in architecture.caches
         if isinstance(each, KeyValueLayers) and not each.cross
     }
-    elements = sum(size for _, size in sizes)
+    elements = sum(int(size * architecture.rotary_share) for _, size in sizes)
     elements += sum({each.rope_size for each in architecture.caches if isinstance(each, LatentLayers)})
-    return (architecture.max_position_embeddings or 0) * elements * DTYPE_BYTES[settings.dtype]
+    positions = (architecture.max_position_embeddings or 0) * (SECTIONED if architecture.rotary_sections else 1)
+    return positions * elements * DTYPE_BYTES[settings.dtype]
 
 
 def _absorbed_bytes(architecture: Architecture, settings: MemorySettings, stage: Stage) -> int:
