@@ -13,7 +13,8 @@ from onecat.pull.part import Part
 from onecat.pull.records import RemoteFile
 from onecat.pull.transfer import RefusedError, StoppedError, Transfer
 
-JOURNAL_SECONDS = 3.0
+FIRST_JOURNAL_SECONDS, JOURNAL_SECONDS = 0.5, 3.0
+"""How much work a kill may cost: a journal needs its bytes on the disk first, which takes the disk's time."""
 _IDLE_SECONDS = 0.05
 _RESERVE_BYTES = 65536
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -157,7 +158,9 @@ class Crew:
             self._left -= 1
 
     def _keep_journals(self) -> None:
-        while self.is_running and not self._transfer.stop.wait(JOURNAL_SECONDS):
+        seconds = FIRST_JOURNAL_SECONDS
+        while self.is_running and not self._transfer.stop.wait(seconds):
+            seconds = min(seconds * 2, JOURNAL_SECONDS)
             with self._lock:
                 parts = list(self._open)
             try:

@@ -54,7 +54,8 @@ def _files(source: HubSource, commit: str, asker: Asker) -> Iterator[RemoteFile]
 
 
 def _file(source: HubSource, commit: str, row: dict[str, Any]) -> RemoteFile:
-    path = checked_path(str(row.get("path") or ""), source.text)
+    named = row.get("path")
+    path = checked_path(named if isinstance(named, str) else "", source.text)
     stored = row.get("lfs") if isinstance(row.get("lfs"), dict) else None
     size = (stored or row).get("size")
     if isinstance(size, bool) or not isinstance(size, int) or size < 0:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import write_atomically
@@ -33,6 +33,9 @@ from onecat.pull.transfer import Crowd, Transfer
 SMALL_BYTES = 8 * 2**20
 """Files below this come first: a missing licence or a wrong token shows before the long ones."""
 _TICK_SECONDS = 0.1
+_POLICY = RetryPolicy()
+_FIRST_ATTEMPTS = 4
+"""For the listing: a person waits there, and may have mistyped a name."""
 _SPEED_SECONDS = 10.0
 
 
@@ -44,8 +47,10 @@ class Teller:
     show: Callable[[Progress], None]
 
 
-def pull(request: PullRequest, teller: Teller) -> Pulled:
+def pull(request: PullRequest, teller: Teller, policy: RetryPolicy = _POLICY) -> Pulled:
     """Fetch a model into a directory; what is there and whole is not fetched again.
+
+    policy: when failed requests are tried again.
 
     Raises OnecatError: wrong options (exit code 2), a refusal of the source or no room (1), nobody answers (3), a wrong
     checksum or a second pull (4), a disk that filled up (5). A KeyboardInterrupt keeps the parts, as a kill does.
@@ -57,10 +62,9 @@ def pull(request: PullRequest, teller: Teller) -> Pulled:
     token = read_token(request.token_file) if request.token_file is not None else None
     if request.directory.exists() and not request.directory.is_dir():
         raise OnecatError(f"{request.directory} is no directory", expected="a directory, or a new name")
-    policy = RetryPolicy()
     connection = Connection(source.origin, token, request.stall_seconds, request.jobs, request.insecure_http)
     with contextlib.closing(connection):
-        listing = _listed(source, Asker(connection, policy, teller.say), request)
+        listing = _listed(source, Asker(connection, replace(policy, attempts=_FIRST_ATTEMPTS), teller.say), request)
         chosen = select(listing.files, request.include, request.exclude)
         check_no_link_leads_out(request.directory, [each.path for each in chosen.files])
         if request.dry_run:

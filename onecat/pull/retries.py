@@ -32,7 +32,7 @@ class RetryPolicy:
         """
         if asked is not None:
             return min(asked, self.longest_asked) + chance * self.first_seconds
-        longest = min(self.first_seconds * 2.0 ** max(failures - 1, 0), self.longest_seconds)
+        longest = min(self.first_seconds * 2.0 ** min(max(failures - 1, 0), 30), self.longest_seconds)
         return longest * (0.5 + chance / 2)
 
 
