@@ -53,7 +53,7 @@ def _gpu(sizing: Sizing, rank: int, used: GpuMemory) -> dict[str, Any]:
         "weights_gib": _gib(used.weights),
         "kv_cache_gib": _gib(used.kv_cache),
         "activations_gib": _gib(used.activations),
-        "overhead_gib": _gib(used.overhead + used.graphs),
+        "overhead_gib": _gib(used.overhead + used.graphs + used.outside),
         "free_gib": _gib(used.free),
         "graphs_gib": _gib(used.graphs),
         "other_gib": _gib(used.other),
