@@ -99,6 +99,8 @@ def read_contents(directory: Path) -> Contents:
             except OSError as error:
                 broken[name] = HeaderError("unreadable", f"cannot be read ({error.strerror})")
             continue
+        if size < 0:
+            continue
         try:
             if size <= SMALL_FILE or _is_html_name(name):
                 with path.open("rb") as file:

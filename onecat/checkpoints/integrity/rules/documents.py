@@ -30,8 +30,7 @@ def readable(contents: Contents) -> Iterator[Fault]:
 @rule
 def tokenizer(contents: Contents) -> Iterator[Fault]:
     """There is a tokenizer with what it needs, and something that turns a chat into a prompt."""
-    names = [name for name in (*TOKENIZERS, *contents.sizes) if name in TOKENIZERS or name.endswith(".tiktoken")]
-    there = [name for name in names if name in contents.sizes]
+    there = [name for name in contents.sizes if name in TOKENIZERS or name.endswith(".tiktoken")]
     fix = "copy the tokenizer files of the original checkpoint into this directory"
     if not there:
         text = f"has no tokenizer (none of {', '.join(TOKENIZERS)})"
