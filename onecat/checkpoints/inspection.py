@@ -15,7 +15,7 @@ from onecat.checkpoints.quantization import read_quantization
 from onecat.checkpoints.reconstruction import from_tensors
 from onecat.checkpoints.records import Checkpoint, Problem
 from onecat.checkpoints.safetensors_header import HeaderError
-from onecat.checkpoints.sources import CONFIG, INDEX, Source, read_documents
+from onecat.checkpoints.sources import CONFIG, INDEX, Source, documents_of, read_documents
 from onecat.errors import OnecatError
 
 LARGEST_DOCUMENT = 1 << 27
@@ -101,8 +101,7 @@ def _read_file(path: Path) -> Source:
         problems: list[Problem] = []
         if path.name == INDEX or "weight_map" in document:
             return _index(path, document)
-        beside = read_documents(path.parent, problems, required=False) if path.name == CONFIG else {}
-        return Source(str(path), {**beside, CONFIG: document}, problems=tuple(problems))
+        return Source(str(path), documents_of(path, document, problems), problems=tuple(problems))
     if document is None and path.suffix == ".json":
         raise OnecatError(
             f"{path.name} is not valid JSON", expected="a config.json or a hub's listing", where=str(path)

@@ -17,6 +17,9 @@ INDEX = "model.safetensors.index.json"
 DOCUMENTS = (CONFIG, *SIDE_FILES)
 """Files that say what the weights are."""
 
+ONLY_QUANTISATION = frozenset({"quantization", "quant_method", "quant_algo", "config_groups", "weights", "w_bit"})
+"""Fields of a document that describes quantisation and no model."""
+
 DOWNLOAD_AGAIN = "download this file again and compare its checksum with the one its publisher states"
 
 
@@ -42,7 +45,7 @@ def read_documents(directory: Path, problems: list[Problem], *, required: bool =
 
     A file beside it that cannot be read matters only where config.json says nothing of quantisation itself.
     """
-    documents = {}
+    documents: dict[str, dict[str, Any]] = {}
     if required or (directory / CONFIG).is_file():
         documents[CONFIG] = read_json(directory / CONFIG, problems) or {}
     stated = isinstance(documents.get(CONFIG, {}).get("quantization_config"), Mapping)
@@ -52,6 +55,27 @@ def read_documents(directory: Path, problems: list[Problem], *, required: bool =
             if found is not None:
                 documents[name] = found
     return documents
+
+
+def documents_of(path: Path, document: Mapping[str, Any], problems: list[Problem]) -> dict[str, Mapping[str, Any]]:
+    """A configuration by itself, with the files that describe quantisation beside it and are named alike.
+
+    `config_NAME.json` and `hf_quant_config_NAME.json` belong together as config.json and hf_quant_config.json do. A
+    document that describes nothing but quantisation is taken as the part of a config.json that does.
+    """
+    if path.name == CONFIG:
+        return {**read_documents(path.parent, problems, required=False), CONFIG: document}
+    if not document.keys() & {"architectures", "model_type"} and document.keys() & ONLY_QUANTISATION:
+        name = SIDE_FILES[0] if "quantization" in document else CONFIG
+        return {name: document if name != CONFIG else {"quantization_config": document}}
+    found: dict[str, Mapping[str, Any]] = {CONFIG: document}
+    for name in SIDE_FILES:
+        beside = path.with_name(path.name.replace("config", name.removesuffix(".json"), 1))
+        if beside != path and "config" in path.name and beside.is_file():
+            side = read_json(beside, problems)
+            if side is not None:
+                found[name] = side
+    return found
 
 
 def read_json(path: Path, problems: list[Problem]) -> dict[str, Any] | None:
