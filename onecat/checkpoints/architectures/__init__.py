@@ -9,7 +9,6 @@ from onecat.checkpoints.architectures.description import describe
 from onecat.checkpoints.architectures.records import (
     Architecture,
     Cache,
-    Compressor,
     Encoder,
     Experts,
     KeyValueLayers,
@@ -22,7 +21,6 @@ from onecat.checkpoints.architectures.records import (
 __all__ = [
     "Architecture",
     "Cache",
-    "Compressor",
     "Configuration",
     "Encoder",
     "Experts",

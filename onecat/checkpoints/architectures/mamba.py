@@ -13,7 +13,8 @@ from onecat.checkpoints.architectures.records import State, StateLayers, Weight
 class Mamba2:
     """Sizes in elements. kernel: tokens that the convolution sees. state_dtype: None for the model's own.
 
-    gate_norm: there is a norm before the output. chunk: tokens that the scan works on at once.
+    gate_norm: there is a norm before the output. speculates: its engine keeps the convolution's inputs of speculative
+    tokens too. chunk: tokens that the scan works on at once.
     """
 
     hidden: int
@@ -26,6 +27,7 @@ class Mamba2:
     convolution_bias: bool = True
     state_dtype: str | None = None
     gate_norm: bool = True
+    speculates: bool = True
     chunk: int | None = None
 
     @property

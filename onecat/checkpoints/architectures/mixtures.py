@@ -71,7 +71,13 @@ def of_part(part: Part, members: Iterable[Weight]) -> Iterator[Weight]:
 
 
 def layers_after_dense(configuration: Configuration, layers: int) -> tuple[int, ...]:
-    """Layers with experts by `first_k_dense_replace` and `moe_layer_freq`, which may be a list of 0 and 1."""
+    """Layers with experts by `first_k_dense_replace` and `moe_layer_freq`, which may be a list of 0 and 1.
+
+    `mlp_layer_types` decides where it is stated: transformers from 5 writes it in place of both.
+    """
+    kinds = configuration.words("mlp_layer_types")
+    if kinds:
+        return tuple(index for index, kind in enumerate(kinds[:layers]) if kind == "sparse")
     frequency = configuration.text.get("moe_layer_freq", 1)
     if isinstance(frequency, list):
         return tuple(index for index, each in enumerate(frequency[:layers]) if each)

@@ -34,7 +34,15 @@ def deepseek(configuration: Configuration) -> Architecture:
 @family("Mistral4ForCausalLM", "MistralLarge3ForCausalLM")
 def mistral(configuration: Configuration) -> Architecture:
     """Source: transformers' modeling_mistral4.py; vllm 0.27.1, vllm/model_executor/models/mistral_large_3.py."""
-    return deepseek_language_model(configuration.with_defaults(topk_method="greedy"), experts_of_layer=fused_experts)
+    return mistral4_language_model(configuration)
+
+
+def mistral4_language_model(
+    configuration: Configuration, prefix: str = "model.", head: str = "lm_head"
+) -> Architecture:
+    """Mistral 4, whose router corrects nothing and whose experts of a layer are one tensor."""
+    plain = configuration.with_defaults(topk_method="greedy")
+    return deepseek_language_model(plain, prefix, head, fused_experts)
 
 
 def deepseek_language_model(

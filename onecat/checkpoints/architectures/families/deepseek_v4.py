@@ -12,7 +12,7 @@ from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration, IncompleteConfiguration
 from onecat.checkpoints.architectures.description import common
 from onecat.checkpoints.architectures.mixtures import numbered_experts, of_part, router
-from onecat.checkpoints.architectures.records import Architecture, Compressor, Experts, LatentLayers, Weight
+from onecat.checkpoints.architectures.records import Architecture, Experts, LatentLayers, Weight
 from onecat.checkpoints.architectures.registry import family
 
 INDEXED_RATIO = 4
@@ -116,13 +116,8 @@ class _Sizes:
         return LatentLayers(layers, self.heads, self.head - self.rope, self.rope, window)
 
     def entries(self, layers: tuple[int, ...], ratio: int) -> LatentLayers:
-        indexed = ratio == INDEXED_RATIO
-        heads = (self.head, self.index_head) if indexed else (self.head,)
-        overlap = _overlap(ratio)
-        return LatentLayers(
-            layers, self.heads, self.head - self.rope, self.rope, None, self.index_head if indexed else None, ratio,
-            tuple(Compressor(2 * overlap * head, overlap * ratio) for head in heads),
-        )  # fmt: skip
+        index = self.index_head if ratio == INDEXED_RATIO else None
+        return LatentLayers(layers, self.heads, self.head - self.rope, self.rope, None, index, ratio)
 
     def attention(self, prefix: str, layer: int, ratio: int) -> Iterator[Weight]:
         yield Weight(f"{prefix}.attn_sink", (self.heads,), "other", layer)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from onecat.checkpoints.architectures import towers, weights
 from onecat.checkpoints.architectures.configuration import Configuration, IncompleteConfiguration
@@ -67,12 +66,7 @@ def kimi_linear(configuration: Configuration) -> Architecture:
     """
     latent = LatentAttention.of(configuration)
     hidden, layers = latent.hidden, configuration.integer("num_hidden_layers")
-    delta = configuration.text.get("linear_attn_config")
-    if not isinstance(delta, dict) or not isinstance(delta.get("kda_layers"), list):
-        raise IncompleteConfiguration("config.json does not tell `linear_attn_config`")
-    numbered = set(delta["kda_layers"])
-    linear = tuple(index for index in range(layers) if index + 1 in numbered)
-    heads, head, kernel = (_size(delta, name) for name in ("num_heads", "head_dim", "short_conv_kernel_size"))
+    linear, heads, head, kernel = _delta(configuration)
     wide = heads * head
     count, inner = configuration.positive("num_experts"), configuration.positive("moe_intermediate_size")
     shared = inner * (configuration.optional("num_shared_experts") or 0)
@@ -115,8 +109,21 @@ def kimi_linear(configuration: Configuration) -> Architecture:
     ).replaced(head_size=latent.plain_size + latent.rope_size)
 
 
-def _size(part: dict[str, Any], name: str) -> int:
-    value = part.get(name)
-    if type(value) is not int or value < 1:
-        raise IncompleteConfiguration(f"config.json has no whole number `{name}` in `linear_attn_config`")
-    return value
+def _delta(configuration: Configuration) -> tuple[tuple[int, ...], int, int, int]:
+    """Layers of Kimi delta attention, counted from 0, its heads, their size, and the convolution's kernel.
+
+    Kimi's own files have them in `linear_attn_config`, with layers counted from 1; transformers from 5 does not.
+    """
+    stated = configuration.text.get("linear_attn_config")
+    if not isinstance(stated, dict):
+        kinds = configuration.words("layer_types")
+        linear = tuple(index for index, kind in enumerate(kinds) if kind == "linear_attention")
+        part, names = configuration, ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
+    else:
+        numbered = stated.get("kda_layers")
+        if not isinstance(numbered, list):
+            raise IncompleteConfiguration("config.json does not tell `kda_layers` in `linear_attn_config`")
+        linear = tuple(sorted(each - 1 for each in numbered if type(each) is int))
+        part, names = Configuration(stated, stated), ("num_heads", "head_dim", "short_conv_kernel_size")
+    heads, head, kernel = (part.positive(name) for name in names)
+    return linear, heads, head, kernel

@@ -1,4 +1,4 @@
-"""A vision tower before Llama, Mistral or Qwen2: Mistral Small 3.1 and later, Ministral 3, Pixtral, LLaVA 1.5."""
+"""A vision tower before Llama, Mistral or Qwen2: Mistral Small 3.1 to 4, Ministral 3, Pixtral, LLaVA 1.5."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from onecat.checkpoints.architectures import towers, weights
 from onecat.checkpoints.architectures.configuration import Configuration, IncompleteConfiguration
 from onecat.checkpoints.architectures.decoder import LLAMA, Style, decoder
+from onecat.checkpoints.architectures.families.deepseek import mistral4_language_model
 from onecat.checkpoints.architectures.families.qwen import QWEN2, qwen_decoder
 from onecat.checkpoints.architectures.records import Architecture, Weight
 from onecat.checkpoints.architectures.registry import family
@@ -17,6 +18,7 @@ TEXTS: dict[str, Callable[[Configuration, Style], Architecture]] = {
     "llama": decoder,
     "mistral": decoder,
     "ministral3": decoder,
+    "mistral4": lambda configuration, names: mistral4_language_model(configuration, names.prefix, names.head),
     "qwen2": lambda configuration, names: qwen_decoder(
         configuration, replace(QWEN2, prefix=names.prefix, head=names.head)
     ),

@@ -15,7 +15,7 @@ from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
 @family("MixtralForCausalLM")
 def mixtral(configuration: Configuration) -> Architecture:
     """Source: transformers' modeling_mixtral.py."""
-    return _numbered(configuration, norms=False)
+    return _numbered(configuration)
 
 
 @family("MiniMaxM2ForCausalLM")
@@ -24,16 +24,19 @@ def minimax_m2(configuration: Configuration) -> Architecture:
 
     Source: vllm 0.27.1, vllm/model_executor/models/minimax_m2.py.
     """
-    return _numbered(configuration, norms=configuration.flag("use_qk_norm", True))
+    return _numbered(
+        configuration,
+        norms=configuration.flag("use_qk_norm", True),
+        corrected=configuration.flag("use_routing_bias", True),
+    )
 
 
-def _numbered(configuration: Configuration, *, norms: bool) -> Architecture:
+def _numbered(configuration: Configuration, *, norms: bool = False, corrected: bool = False) -> Architecture:
     hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
     heads = configuration.positive("num_attention_heads")
     key_value_heads = configuration.positive("num_key_value_heads", default=heads)
     head = configuration.integer("head_dim", default=hidden // heads)
     count, inner = configuration.integer("num_local_experts"), configuration.integer("intermediate_size")
-    corrected = configuration.flag("use_routing_bias")
 
     def attention(name: str, layer: int) -> Iterator[Weight]:
         bias = configuration.flag("attention_bias")

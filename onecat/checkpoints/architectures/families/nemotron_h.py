@@ -15,7 +15,10 @@ from onecat.checkpoints.architectures.registry import family
 MAMBA, ATTENTION, EXPERTS, PLAIN = "M", "*", "E", "-"
 """Kinds of layers in `hybrid_override_pattern`. Source: vllm 0.27.1, vllm/model_executor/models/nemotron_h.py."""
 
-WORDS = {"mamba": MAMBA, "attention": ATTENTION, "moe": EXPERTS, "mlp": PLAIN}
+WORDS = {
+    "mamba": MAMBA, "linear_attention": MAMBA, "attention": ATTENTION, "full_attention": ATTENTION, "moe": EXPERTS,
+    "mlp": PLAIN,
+}  # fmt: skip
 """The same kinds in `layers_block_type`. Source: transformers' configuration_nemotron_h.py."""
 
 
@@ -31,7 +34,7 @@ def nemotron_h(configuration: Configuration) -> Architecture:
     )
     head = configuration.integer("head_dim", "attention_head_dim", default=hidden // heads)
     mamba = _mamba(configuration, hidden)
-    draft_pattern = _string(configuration, "mtp_hybrid_override_pattern")
+    draft_pattern = _kinds(configuration, "mtp_hybrid_override_pattern", "mtp_layers_block_type")
     drafts = draft_pattern * (configuration.optional("num_nextn_predict_layers") or 0)
     mixed = tuple(index for index, kind in enumerate(pattern) if kind == EXPERTS)
 
@@ -74,6 +77,7 @@ def nemotron_h(configuration: Configuration) -> Architecture:
 
     caches = attending(pattern, 0), mamba.cache(tuple(index for index, kind in enumerate(pattern) if kind == MAMBA))
     return base.replaced(
+        layers=layers,
         head_size=head,
         intermediate_size=base.intermediate_size if PLAIN in pattern else _shared(configuration),
         caches=tuple(each for each in caches if each.layers),
@@ -85,12 +89,15 @@ def nemotron_h(configuration: Configuration) -> Architecture:
 
 def _pattern(configuration: Configuration) -> str:
     """One letter for each layer."""
-    layers = configuration.integer("num_hidden_layers")
-    words = configuration.words("layers_block_type")
-    pattern = _string(configuration, "hybrid_override_pattern") or "".join(WORDS.get(word, "?") for word in words)
+    pattern = _kinds(configuration, "hybrid_override_pattern", "layers_block_type")
+    layers = configuration.integer("num_hidden_layers", default=len(pattern))
     if len(pattern) != layers or set(pattern) - set(WORDS.values()):
         raise IncompleteConfiguration(f"`hybrid_override_pattern` in config.json does not tell {layers} layers")
     return pattern
+
+
+def _kinds(configuration: Configuration, letters: str, words: str) -> str:
+    return _string(configuration, letters) or "".join(WORDS.get(word, "?") for word in configuration.words(words))
 
 
 def _mamba(configuration: Configuration, hidden: int) -> Mamba2:

@@ -63,7 +63,7 @@ def _hybrid(
     head = configuration.integer("head_dim", default=256)
     gated = configuration.flag("attn_output_gate", True)
     kinds = _kinds(configuration, layers)
-    count = configuration.optional("num_experts") or 0
+    count = configuration.optional("num_experts", "num_local_experts") or 0
     inner = configuration.integer("moe_intermediate_size") if count else 0
     shared = configuration.integer("shared_expert_intermediate_size") if count else 0
     mixed = layers_by_step(configuration, layers) if count else ()

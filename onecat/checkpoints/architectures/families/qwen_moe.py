@@ -60,7 +60,10 @@ def _qwen_moe(
     heads = configuration.positive("num_attention_heads")
     key_value_heads = configuration.positive("num_key_value_heads", default=heads)
     head = configuration.integer("head_dim", default=hidden // heads)
-    count, inner = configuration.integer("num_experts"), configuration.integer("moe_intermediate_size")
+    count, inner = (
+        configuration.positive("num_experts", "num_local_experts"),
+        configuration.positive("moe_intermediate_size"),
+    )
     shared = configuration.integer("shared_expert_intermediate_size", default=0) if second else 0
     mixed = layers_by_step(configuration, layers)
     bias = configuration.flag("qkv_bias" if second else "attention_bias", second)
