@@ -12,7 +12,10 @@ from onecat.checkpoints.architectures.records import LatentLayers, Weight
 
 @dataclass(frozen=True)
 class LatentAttention:
-    """Sizes in elements. query_rank: None when queries are projected in one step. index_heads: 0 without an indexer."""
+    """Sizes in elements. query_rank: None when queries are projected in one step. index_heads: 0 without an indexer.
+
+    unindexed: layers that take over what the indexer of a layer before them chose.
+    """
 
     hidden: int
     heads: int
@@ -24,6 +27,7 @@ class LatentAttention:
     bias: bool
     index_heads: int = 0
     index_head_size: int = 0
+    unindexed: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, configuration: Configuration) -> LatentAttention:
@@ -40,6 +44,7 @@ class LatentAttention:
             configuration.flag("attention_bias"),
             configuration.integer("index_n_heads") if indexed else 0,
             configuration.integer("index_head_dim") if indexed else 0,
+            _unindexed(configuration) if indexed else frozenset(),
         )
 
     def weights(self, prefix: str, layer: int) -> Iterator[Weight]:
@@ -60,7 +65,7 @@ class LatentAttention:
         expanded = self.heads * (self.plain_size + self.value_size)
         yield from weights.linear(f"{prefix}.kv_b_proj", expanded, self.latent_rank, layer)
         yield from weights.linear(f"{prefix}.o_proj", self.hidden, self.heads * self.value_size, layer, bias=self.bias)
-        if self.index_heads:
+        if self.index_heads and layer not in self.unindexed:
             yield from self._indexer(f"{prefix}.indexer", layer)
 
     def _indexer(self, prefix: str, layer: int) -> Iterator[Weight]:
@@ -71,8 +76,25 @@ class LatentAttention:
         yield Weight(f"{prefix}.k_norm.bias", (self.index_head_size,), "bias", layer)
         yield from weights.linear(f"{prefix}.weights_proj", self.index_heads, self.hidden, layer)
 
-    def cache(self, layers: tuple[int, ...]) -> LatentLayers:
-        """What these layers keep."""
-        return LatentLayers(
-            layers, self.heads, self.latent_rank, self.rope_size, index_head_size=self.index_head_size or None
+    def caches(self, layers: tuple[int, ...]) -> tuple[LatentLayers, ...]:
+        """What these layers keep: those with an indexer of their own, and those without."""
+        without = tuple(layer for layer in layers if not self.index_heads or layer in self.unindexed)
+        own = tuple(layer for layer in layers if layer not in without)
+        groups = (
+            LatentLayers(alike, self.heads, self.latent_rank, self.rope_size, index_head_size=size)
+            for alike, size in ((own, self.index_head_size), (without, None))
         )
+        return tuple(each for each in groups if each.layers)
+
+
+def _unindexed(configuration: Configuration) -> frozenset[int]:
+    """Source: vllm 0.27.1, vllm/model_executor/models/deepseek_v2.py (DeepseekV2MLAAttention: IndexCache)."""
+    layers = configuration.integer("num_hidden_layers")
+    kinds, pattern = configuration.words("indexer_types"), configuration.text.get("index_topk_pattern")
+    if kinds:
+        return frozenset(index for index, kind in enumerate(kinds[:layers]) if kind == "shared")
+    if isinstance(pattern, str):
+        return frozenset(index for index, letter in enumerate(pattern[:layers]) if letter == "S")
+    step = configuration.positive("index_topk_freq", default=1)
+    first = configuration.integer("index_skip_topk_offset", default=2)
+    return frozenset(layer for layer in range(layers) if max(layer - first + 1, 0) % step)

@@ -72,10 +72,10 @@ def deepseek_language_model(
         configuration,
         lambda name, layer: attention.weights(f"{name}.self_attn", layer),
         feed_forward,
-        (attention.cache(tuple(range(layers))),),
+        attention.caches(tuple(range(layers))),
         Experts(mixed, count, configuration.integer("num_experts_per_tok"), inner, shared) if mixed else None,
         prefix=prefix,
         head=head,
         next_token_layers=drafts,
-        draft_caches=(attention.cache(tuple(range(layers, layers + drafts))),) if drafts else (),
+        draft_caches=attention.caches(tuple(range(layers, layers + drafts))),
     ).replaced(head_size=attention.plain_size + attention.rope_size)

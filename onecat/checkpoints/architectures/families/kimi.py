@@ -104,7 +104,7 @@ def kimi_linear(configuration: Configuration) -> Architecture:
         configuration,
         attention,
         feed_forward,
-        (latent.cache(full), StateLayers(linear, "kimi-delta", (convolution, recurrent))),
+        (*latent.caches(full), StateLayers(linear, "kimi-delta", (convolution, recurrent))),
         Experts(mixed, count, configuration.positive("num_experts_per_token"), inner, shared),
     ).replaced(head_size=latent.plain_size + latent.rope_size)
 
