@@ -52,7 +52,8 @@ def _tokens(encoder: Encoder, batch: Batch) -> int:
 def _tower(encoder: Encoder, batch: Batch, settings: MemorySettings) -> int:
     """Pictures and their patches, five states of each patch, and what ranks divide: q, k, v and the inner layer."""
     patches = _tokens(encoder, batch) * MERGED
-    divided = (3 * encoder.hidden_size + encoder.intermediate_size) // settings.tensor_parallel
+    ranks = 1 if settings.encoders_whole else settings.tensor_parallel
+    divided = (3 * encoder.hidden_size + encoder.intermediate_size) // ranks
     return patches * (2 * PIXELS + 5 * encoder.hidden_size + divided) * batch.size
 
 

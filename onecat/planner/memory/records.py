@@ -32,7 +32,8 @@ class MemorySettings:
     quantization: what `--quantization` asks for, None for the checkpoint's own. capability: of the devices, ten times,
     None when there is none or it is not known. hybrid_manager: sliding windows keep only what they need, as they do
     unless --disable-hybrid-kv-cache-manager is given. flashinfer: whether the engine chooses tokens with it, as its
-    images do and a bare `pip install` does not; from 0.18 on it chooses in place anyhow.
+    images do and a bare `pip install` does not; from 0.18 on it chooses in place anyhow. encoders_whole: every rank has
+    the towers whole (`--mm-encoder-tp-mode data`).
     """
 
     engine_version: str
@@ -59,6 +60,7 @@ class MemorySettings:
     capability: int | None = None
     hybrid_manager: bool = True
     flashinfer: bool = False
+    encoders_whole: bool = False
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ def resolved_settings(
         hybrid_manager=flags.get("disable-hybrid-kv-cache-manager") is not True,
         async_scheduling=flags.get("async-scheduling") is not False,
         flashinfer=flashinfer,
+        encoders_whole=flags.get("mm-encoder-tp-mode") == "data",
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from onecat.checkpoints import Architecture, Checkpoint
 from onecat.checkpoints.architectures import KeyValueLayers, LatentLayers, Weight
 from onecat.planner.memory.layouts import DTYPE_BYTES, kept_bytes
+from onecat.planner.memory.online import online_bytes, online_scheme
 from onecat.planner.memory.parameters import Parameter, parameters, stem_of
 from onecat.planner.memory.records import Device, MemorySettings
 from onecat.planner.memory.sharding import division_of, heads_of, rank_shape
@@ -45,7 +48,8 @@ def _held(weight: Weight, architecture: Architecture, stage: Stage, settings: Me
 
 def _bytes(parameter: Parameter, architecture: Architecture, settings: MemorySettings, device: Device) -> int:
     row, weight = parameter.row, parameter.weight
-    ranks, copies = settings.tensor_parallel, row.count
+    whole = weight.part in ("vision", "audio") and settings.encoders_whole
+    ranks, copies = 1 if whole else settings.tensor_parallel, row.count
     shape = row.shape
     outer = 1 if weight.count > 1 and row.count == 1 and len(shape) > 1 and shape[0] == weight.count else 0
     if settings.expert_parallel and weight.count > 1:
@@ -61,6 +65,9 @@ def _bytes(parameter: Parameter, architecture: Architecture, settings: MemorySet
         transposed=parameter.suffix in _TRANSPOSED,
         one_axis_is_in=parameter.suffix in _ALONG_COLUMNS,
     )
+    scheme = online_scheme(settings.quantization, weight) if parameter.scheme is None else None
+    if scheme is not None and parameter.suffix in ("", ".weight") and len(on_rank) >= 2:
+        return copies * online_bytes(scheme, math.prod(on_rank), math.prod(on_rank[:-1]))
     return copies * kept_bytes(parameter, on_rank, settings, device, behaviour_of(settings.engine_version))
 
 
