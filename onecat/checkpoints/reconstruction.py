@@ -203,9 +203,10 @@ def _head_size(
     shapes: Mapping[str, tuple[int, ...]], sizes: tuple[int, int, int], architecture: Architecture, found: _Found
 ) -> int | None:
     queries, keys, _ = sizes
-    normed = shapes.get("k_norm") or shapes.get("k_layernorm") or ()
+    normed = shapes.get("q_norm") or shapes.get("q_layernorm") or ()
     by_heads = queries // architecture.attention_heads if architecture.attention_heads else None
-    for size in (normed[0] if len(normed) == 1 and normed[0] != keys else None, architecture.head_size, by_heads):
+    # A norm as long as all queries is over all heads together.
+    for size in (normed[0] if len(normed) == 1 and normed[0] != queries else None, architecture.head_size, by_heads):
         if size and keys % size == 0:
             return size
     for size in COMMON_HEAD_SIZES:
