@@ -126,11 +126,12 @@ def make_request(
         absent = ("missing-tokenizer", "missing-shard", "no-weights")
         found = replace(found, problems=tuple(each for each in found.problems if each.code not in absent))
     plan = make_plan(deployment, profile, found, None, settings)
-    if plan.refusals:
-        first = plan.refusals[0]
+    certain = [each for each in plan.refusals if each.certain]
+    if certain:
+        first = certain[0]
         raise OnecatError(
             f"the engine would refuse this ({first.code}): {first.why}",
-            details=[f"also ({each.code}): {each.why}" for each in plan.refusals[1:]],
+            details=[f"also ({each.code}): {each.why}" for each in certain[1:]],
             next_steps=first.fix,
             code=ExitCode.NO,
         )

@@ -29,13 +29,14 @@ LEAST_FREE_BYTES = 96 * 1024 * 1024
 
 
 def check_plan(plan: Plan) -> None:
-    """Raises OnecatError when the engine is known to refuse this plan."""
-    if plan.refusals:
-        first = plan.refusals[0]
+    """Raises OnecatError when the engine is known to refuse this plan; what may turn out otherwise is tried."""
+    certain = [each for each in plan.refusals if each.certain]
+    if certain:
+        first = certain[0]
         raise OnecatError(
             f"the engine would refuse this: {first.why}",
-            next_steps=[step for refusal in plan.refusals for step in refusal.fix],
-            details=[f"{refusal.code}: {refusal.why}" for refusal in plan.refusals[1:]],
+            next_steps=[step for refusal in certain for step in refusal.fix],
+            details=[f"{refusal.code}: {refusal.why}" for refusal in certain[1:]],
             code=ExitCode.NO,
         )
 

@@ -7,6 +7,7 @@ A new engine version is a file in schemas/ (tools/flag_schema.py writes it), a n
 from onecat.engines.flags import parse_size, typed, words, wrong_value
 from onecat.engines.phases import phase_of
 from onecat.engines.records import Engine, Flag, FlagSchema, Phase, RemovedFlag
+from onecat.engines.served import added_after, removed_after
 from onecat.engines.tables import engine, flag_schema, flag_schema_digest, removed_flags
 
 __all__ = [
@@ -15,11 +16,13 @@ __all__ = [
     "FlagSchema",
     "Phase",
     "RemovedFlag",
+    "added_after",
     "engine",
     "flag_schema",
     "flag_schema_digest",
     "parse_size",
     "phase_of",
+    "removed_after",
     "removed_flags",
     "typed",
     "words",

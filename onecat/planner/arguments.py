@@ -9,9 +9,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from onecat.planner.engine_defaults import BFLOAT16_CAPABILITY, resolved_dtype
 from onecat.planner.flags import FlagValue, Setting, shown
 from onecat.planner.hardware import GIB
+from onecat.planner.memory import Device
+from onecat.planner.memory.settings import BFLOAT16_CAPABILITY, resolved_dtype
 from onecat.planner.prompts import Prompts
 from onecat.planner.records import Layout
 from onecat.planner.sizing import AUTO_LENGTHS, SHORTEST, Question, size
@@ -68,7 +69,7 @@ def _dtype(asked: Asked) -> Proposal | None:
         return None
     if capability >= BFLOAT16_CAPABILITY:
         return None
-    chosen = resolved_dtype("auto", question.checkpoint.architecture, capability, question.schema.float16_refused)
+    chosen = resolved_dtype("auto", question.checkpoint.architecture, Device(None, 0, capability=capability))
     why = f"the checkpoint is in bfloat16, which needs compute capability 8.0; the card has {_told(capability)}"
     if chosen == "float32":
         kind = question.checkpoint.architecture.model_type

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+from pydantic import ValidationError
 
 from onecat.config import Profile
+from onecat.config.schema import EnginePin, ImageRecipe, Launch
 from onecat.config.schema import Hardware as ProfileHardware
-from onecat.config.schema import ImageRecipe, Launch
-from onecat.engines import flag_schema
+from onecat.engines import FlagSchema, flag_schema
+from onecat.engines import engine as engine_of
 from onecat.errors import OnecatError
 from onecat.knowledge.hardware import GpuModel, find_gpu, gpu_names
 
@@ -44,9 +48,23 @@ def named_gpu(text: str, memory_gib: float | None = None) -> GpuModel:
             expected="its memory, as nvidia-smi shows it",
             next_steps=["tell it: --gpu-memory GIB"],
         )
-    from dataclasses import replace
-
     return model if told is None else replace(model, memory_mib=told)
+
+
+def schema_for(profile: Profile) -> FlagSchema:
+    """The flags of a profile's engine. For cards alone also a version of which none are known can be asked about: they
+    pass unchecked then, and the plan says so.
+
+    Raises OnecatError (exit code 2) for other profiles and for text that is no version.
+    """
+    name, version = profile.engine.name, profile.engine.version
+    try:
+        return flag_schema(name, version)
+    except OnecatError:
+        if profile.name != NAME:
+            raise
+    family = engine_of(name).family
+    return FlagSchema(family, version, {}, {}, (), "its parser was not read")
 
 
 def profile_for(
@@ -61,8 +79,8 @@ def profile_for(
     """
     base = _nearest(model, profiles, engine)
     name = engine or base.engine.name
+    engine_of(name)
     wanted = version or (base.engine.version if name == base.engine.name else _newest(name, profiles))
-    flag_schema(name, wanted)
     same_engine = name == base.engine.name
     launch = base.launch
     kept = tuple(each for each in launch.args if each.arg not in UNSET) if same_engine else ()
@@ -77,7 +95,7 @@ def profile_for(
             memory_gib=(model.memory_mib or 0) / 1024 or None,
             interconnect="none",
         ),
-        engine=base.engine.model_copy(update={"name": name, "version": wanted}),
+        engine=_pin(name, wanted),
         image=ImageRecipe(recipe="none", base="none", tag="none"),
         launch=Launch(
             runtime="native",
@@ -88,6 +106,14 @@ def profile_for(
         doctor=base.doctor,
         sources=base.sources,
     )
+
+
+def _pin(name: str, version: str) -> EnginePin:
+    """Raises OnecatError (exit code 2) for text that is no version."""
+    try:
+        return EnginePin.model_validate({"name": name, "version": version})
+    except ValidationError:
+        raise OnecatError(f"--engine-version {version}", expected="a version of the engine, as 0.27.1") from None
 
 
 def _nearest(model: GpuModel, profiles: Sequence[Profile], engine: str | None) -> Profile:

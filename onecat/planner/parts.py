@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onecat.checkpoints import Checkpoint
 from onecat.checkpoints.architectures import KeyValueLayers, StateLayers, Weight
@@ -12,11 +12,15 @@ from onecat.planner.sizing import Question
 
 @dataclass(frozen=True)
 class Undivided:
-    """Something that `ranks` cannot share. kind: `heads`, `state`, `blocks`, `groups`. text: what does not divide."""
+    """Something that `ranks` cannot share. kind: `heads`, `state`, `blocks`, `groups`. text: what does not divide.
+
+    experts: whether it is a weight of experts.
+    """
 
     kind: str
     text: str
     source: str
+    experts: bool = False
 
 
 HEADS_SOURCE = "vllm/config/model.py (verify_with_parallel_config)"
@@ -49,11 +53,15 @@ MERGED = frozenset(("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "in_pr
 
 def undivided(question: Question, ranks: int) -> tuple[Undivided, ...]:
     """What of the checkpoint `ranks` tensor-parallel ranks cannot share; empty when they can."""
-    checkpoint = question.checkpoint
+    return undivided_checkpoint(question.checkpoint, ranks, question.value("enable-expert-parallel") is True)
+
+
+def undivided_checkpoint(checkpoint: Checkpoint, ranks: int, whole_experts: bool = False) -> tuple[Undivided, ...]:
+    """The same. whole_experts: expert parallelism deals experts out whole."""
     if ranks < 2:
         return ()
     found = [*_heads(checkpoint, ranks), *_states(checkpoint, ranks)]
-    return tuple(found or _scales(checkpoint, ranks, question.value("enable-expert-parallel") is True))
+    return tuple(found or _scales(checkpoint, ranks, whole_experts))
 
 
 def _heads(checkpoint: Checkpoint, ranks: int) -> list[Undivided]:
@@ -99,7 +107,7 @@ def _scales(checkpoint: Checkpoint, ranks: int, whole_experts: bool) -> list[Und
         scheme = quantization.scheme_of(weight.module.replace("*", "0"))
         problem = _cut(checkpoint, weight, scheme, ranks) if scheme is not None else None
         if problem is not None:
-            found[last] = problem
+            found[last] = replace(problem, experts=weight.count > 1)
     return list(found.values())
 
 

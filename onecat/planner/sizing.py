@@ -10,15 +10,21 @@ from typing import Any
 
 from onecat.checkpoints import Checkpoint
 from onecat.engines import FlagSchema, parse_size
-from onecat.planner.engine_defaults import batch_defaults, bounded, prefix_caching, resolved_dtype
 from onecat.planner.flags import Setting
 from onecat.planner.hardware import GIB, Card, Hardware
-from onecat.planner.memory import Device, Estimate, MemorySettings, estimate
+from onecat.planner.memory import Device, Estimate, MemorySettings, estimate, resolved_settings
 from onecat.planner.records import Layout
 
 AUTO_LENGTHS = ("auto", -1, "-1")
 SHORTEST = 16
 """Tokens of the shortest context that counts as serving: one block."""
+
+MODELLED_FAMILY = "vllm"
+"""Whose defaults the memory model knows, version by version."""
+
+JSON_FLAGS = ("speculative-config", "limit-mm-per-prompt")
+FLASHINFER_CAPABILITY = 75
+"""vllm/v1/attention/backends/flashinfer.py (supports_compute_capability)."""
 
 CPU_KV_VARIABLE = "VLLM_CPU_KVCACHE_SPACE"
 
@@ -121,41 +127,40 @@ def size(question: Question, layout: Layout) -> Sizing | None:
 
 def memory_settings(question: Question, layout: Layout, length: int) -> MemorySettings:
     """The flags that decide about memory, resolved for a context of `length` tokens."""
-    checkpoint, hardware = question.checkpoint, question.hardware
-    ranks = layout.tensor_parallel * layout.pipeline_parallel
-    batch = bounded(
-        batch_defaults(hardware, question.engine_version, ranks),
-        length,
-        question.count("max-num-seqs"),
-        question.count("max-num-batched-tokens"),
+    flags: dict[str, object] = {name: setting.value for name, setting in question.settings.items()}
+    flags["max-model-len"] = length
+    flags["tensor-parallel-size"] = layout.tensor_parallel
+    flags["pipeline-parallel-size"] = layout.pipeline_parallel
+    flags["kv-cache-dtype"] = _kv_cache_dtype(question)
+    for name in JSON_FLAGS:
+        flags[name] = _document(flags.get(name))
+    share = flags.get("gpu-memory-utilization")
+    if not isinstance(share, (int, float)) or not 0 < share <= 1:
+        flags.pop("gpu-memory-utilization", None)
+    first = _devices(question, _cards(question.hardware, 1), Layout())[0]
+    found = resolved_settings(
+        flags,
+        question.checkpoint.architecture,
+        replace(first, capability=question.capability),
+        question.engine_version,
+        question.hardware.platform,
+        flashinfer=_has_flashinfer(question),
     )
-    share = question.value("gpu-memory-utilization")
-    draft, ahead = _speculation(question.value("speculative-config"))
-    quantization, backend = question.value("quantization"), question.value("attention-backend")
-    return MemorySettings(
-        engine_version=question.engine_version,
-        tensor_parallel=layout.tensor_parallel,
-        pipeline_parallel=layout.pipeline_parallel,
-        max_model_len=length,
-        max_num_seqs=batch.seqs,
-        max_num_batched_tokens=batch.tokens,
-        utilization=float(share) if isinstance(share, (int, float)) and 0 < share <= 1 else 0.9,
-        dtype=resolved_dtype(
-            question.value("dtype"), checkpoint.architecture, question.capability, question.schema.float16_refused
-        ),
-        kv_cache_dtype=_kv_cache_dtype(question),
-        block_size=question.count("block-size"),
+    return replace(
+        found,
         kv_cache_bytes=_kv_cache_bytes(question),
-        prefix_caching=prefix_caching(question.value("enable-prefix-caching"), checkpoint.architecture),
-        graphs=hardware.platform != "cpu" and question.value("enforce-eager") is not True,
-        async_scheduling=question.value("async-scheduling") is not False,
-        draft_layers=draft,
-        speculative_tokens=ahead,
-        text_only=question.value("language-model-only") is True,
-        quantization=quantization if isinstance(quantization, str) else None,
-        attention_backend=backend if isinstance(backend, str) else None,
-        expert_parallel=question.value("enable-expert-parallel") is True,
-        platform=hardware.platform,
+        graphs=found.graphs and question.hardware.platform != "cpu",
+    )
+
+
+def _has_flashinfer(question: Question) -> bool:
+    """Whether tokens are chosen with it: it comes with vLLM's image and wheel, for compute capability 7.5 and newer."""
+    capability = question.capability
+    return (
+        question.engine == "vllm"
+        and capability is not None
+        and capability >= FLASHINFER_CAPABILITY
+        and question.environment.get("VLLM_USE_FLASHINFER_SAMPLER", "1") != "0"
     )
 
 
@@ -206,7 +211,7 @@ def doubts(question: Question) -> tuple[str, ...]:
     found = []
     if question.hardware.platform == "ascend":
         found.append("the memory that vllm-ascend takes beside weights and KV cache was not modelled")
-    elif question.schema.unknown is not None:
+    elif question.schema.unknown is not None and question.schema.family != MODELLED_FAMILY:
         found.append(f"the defaults of {question.engine} {question.engine_version} are not known to this onecat")
     return tuple(found)
 
@@ -258,16 +263,10 @@ def _kv_cache_dtype(question: Question) -> str:
     return "auto"
 
 
-def _speculation(stated: object) -> tuple[int, int]:
-    """Draft layers that are loaded, and tokens of each step, of `speculative-config`."""
+def _document(stated: object) -> object:
+    """The value of a flag that takes JSON, read; None for none and for what is no object."""
     try:
-        document: Any = json.loads(stated) if isinstance(stated, str) else None
-    except ValueError:
-        return 0, 0
-    if not isinstance(document, dict):
-        return 0, 0
-    ahead = document.get("num_speculative_tokens")
-    tokens = ahead if isinstance(ahead, int) and ahead > 0 else 1
-    method = str(document.get("method") or "")
-    # Draft layers of the checkpoint itself (MTP); a draft model of its own is not known here.
-    return (1 if "mtp" in method or not document.get("model") else 0), tokens
+        found: Any = json.loads(stated) if isinstance(stated, str) else stated
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

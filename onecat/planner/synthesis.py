@@ -9,9 +9,10 @@ from pathlib import PurePosixPath
 
 from onecat.checkpoints import Checkpoint
 from onecat.config import Deployment, Profile
-from onecat.engines import FlagSchema, flag_schema, parse_size
+from onecat.engines import FlagSchema, parse_size
 from onecat.facts import Facts
 from onecat.planner.arguments import proposed
+from onecat.planner.bare import schema_for
 from onecat.planner.command import arguments_of, environment_reasons
 from onecat.planner.cost import cost_of
 from onecat.planner.flags import FIELDS, FlagValue, Setting, layered, shown
@@ -48,7 +49,7 @@ def make_plan(
     What the engine would refuse is in the plan's `refusals`. Raises OnecatError (exit code 2) for flags that the
     engine version does not have, or values that are none for their flag.
     """
-    schema = flag_schema(profile.engine.name, profile.engine.version)
+    schema = schema_for(profile)
     settings = layered(schema, profile, deployment, command_line or {})
     settings = _within_checkpoint(settings, checkpoint)
     if deployment.ray is not None:

@@ -9,6 +9,7 @@ from onecat.planner.changes import told_layout
 from onecat.planner.layouts import CLOSE, Candidate, is_as_long
 from onecat.planner.refusals import Situation
 from onecat.planner.refusals.memory import offload_cost
+from onecat.planner.refusals.situation import told
 from onecat.planner.sizing import why_unknown
 
 GIB = 2**30
@@ -23,7 +24,7 @@ def _size(count: int) -> str:
 def warnings_of(at: Situation, facts: Facts | None, compared: Sequence[Candidate]) -> tuple[str, ...]:
     """All of them. compared: layouts, the best first."""
     weights = at.checkpoint.weight_bytes
-    warnings = [*memory_warnings(at), *layout_warnings(at, compared)]
+    warnings = [*memory_warnings(at), *layout_warnings(at, compared), *engine_warnings(at)]
     if at.schema.unknown is not None:
         warnings.append(
             f"The flags of {at.schema.family} {at.schema.version} are not known to this onecat and were not checked: "
@@ -122,4 +123,22 @@ def layout_warnings(at: Situation, compared: Sequence[Candidate]) -> Iterator[st
             f"The profile's layout stands. For this model {told_layout(best.layout)} (under serve) would cost about "
             f"{1 - best.cost.token / own.cost.token:.0%} less time per token when many requests run: {best.why}. These "
             "figures are rough."
+        )
+
+
+OFFICIAL_CAPABILITY = 75
+OFFICIAL_SINCE = (0, 20)
+"""From 0.20.0 on vLLM's own images and wheels are built for compute capability 7.5 and newer, with CUDA 13.
+https://github.com/vllm-project/vllm/pull/39878"""
+
+
+def engine_warnings(at: Situation) -> Iterator[str]:
+    """The makers' own builds of vLLM hold no code for old cards."""
+    if at.profile.engine.name != "vllm" or at.capability is None or at.capability >= OFFICIAL_CAPABILITY:
+        return
+    version = at.profile.engine.version
+    if tuple(int(each) for each in version.split(".")[:2] if each.isdigit()) >= OFFICIAL_SINCE:
+        yield (
+            f"vLLM's own image and wheels of {version} hold no code for compute capability {told(at.capability)}: this "
+            "is for a build from source with CUDA 12.6, as onecat's engine vllm-patched is."
         )

@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from onecat.planner.records import Refusal
-from onecat.planner.refusals import ascend, checkpoint, context, dtype, kv_cache, layout, memory, quantization
+from onecat.planner.refusals import (
+    age,
+    ascend,
+    checkpoint,
+    context,
+    dtype,
+    experts,
+    kv_cache,
+    layout,
+    memory,
+    quantization,
+)
 from onecat.planner.refusals.situation import Situation, longest_context
 
 __all__ = ["MEMORY_RULES", "RULES", "Situation", "longest_context", "refusals"]
@@ -20,7 +31,7 @@ RULES: tuple[Rule, ...] = (
     context.length,
     context.ranges,
     layout.sizes,
-    layout.heads,
+    layout.parts,
     layout.gpus,
     layout.npus,
     ascend.fp8_on_ascend,
@@ -28,13 +39,25 @@ RULES: tuple[Rule, ...] = (
     dtype.float16,
     kv_cache.kv_cache_dtype,
     quantization.quantization,
+    experts.experts,
+    experts.latent_attention,
+    age.engine_age,
+    age.removed,
 )
 
 MEMORY_RULES: tuple[Rule, ...] = (memory.memory,)
 """Asked where the layout and the context are ones that there can be: sizes of others mean nothing."""
 
 MEANINGLESS_SIZES = frozenset(
-    ("max-model-len", "gpu-memory-utilization", "layout", "tensor-parallel-heads", "not-enough-gpus", "not-enough-npus")
+    (
+        "max-model-len",
+        "gpu-memory-utilization",
+        "layout",
+        "tensor-parallel-heads",
+        "tensor-parallel-blocks",
+        "not-enough-gpus",
+        "not-enough-npus",
+    )
 )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from onecat.planner.records import Refusal
 from onecat.planner.refusals.situation import Situation, told
 
+GIB = 2**30
 BFLOAT16_CAPABILITY = 80
 """Least compute capability, ten times, for bfloat16 (vllm platforms/cuda.py:232)."""
 
@@ -25,10 +26,21 @@ def bfloat16(at: Situation) -> Iterator[Refusal]:
 
 def float16(at: Situation) -> Iterator[Refusal]:
     kind = at.checkpoint.architecture.model_type
-    if kind in at.schema.float16_refused and at.value("dtype") in ("float16", "half"):
-        better = "float32" if (at.capability or BFLOAT16_CAPABILITY) < BFLOAT16_CAPABILITY else "bfloat16"
+    if kind not in at.schema.float16_refused or at.value("dtype") not in ("float16", "half"):
+        return
+    if at.capability is not None and at.capability < BFLOAT16_CAPABILITY:
+        held = at.checkpoint.architecture.parameters
+        sizes = f": {4 * held / GIB:.1f} GiB for its weights in place of {2 * held / GIB:.1f}" if held else ""
         yield Refusal(
             "dtype-float16",
-            f"the engine refuses float16 for model type {kind}: its values overflow",
-            (f"dtype: {better}",),
+            f"the engine refuses float16 for model type {kind}, whose values overflow, and a card with compute "
+            f"capability {told(at.capability)} has no bfloat16: float32 is left, at twice the memory{sizes}, and without the "
+            "kernels for float16 that onecat's patches bring",
+            ("dtype: float32",),
         )
+        return
+    yield Refusal(
+        "dtype-float16",
+        f"the engine refuses float16 for model type {kind}: its values overflow",
+        ("dtype: bfloat16",) if at.capability is not None else ("dtype: bfloat16", "dtype: float32"),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onecat.planner.parts import undivided_checkpoint
 from onecat.planner.records import Refusal
 from onecat.planner.refusals.situation import Situation
 
@@ -15,15 +16,28 @@ def sizes(at: Situation) -> Iterator[Refusal]:
             yield Refusal("layout", f"{name} is {value}, and cannot be below 1", (f"{name}: 1",))
 
 
-def heads(at: Situation) -> Iterator[Refusal]:
-    heads, parts = at.checkpoint.architecture.attention_heads, at.layout.tensor_parallel
-    if heads is not None and heads % parts:
-        fitting = [str(each) for each in range(1, heads + 1) if heads % each == 0 and each <= 16]
-        yield Refusal(
-            "tensor-parallel-heads",
-            f"the checkpoint's {heads} attention heads cannot be divided among {parts} GPUs",
-            (f"tensor-parallel-size: one of {', '.join(fitting)}",),
-        )
+CODES = {"heads": "tensor-parallel-heads", "state": "tensor-parallel-heads"}
+MOST_RANKS = 16
+
+
+def parts(at: Situation) -> Iterator[Refusal]:
+    """Heads, states, and blocks of scales that the ranks of tensor parallelism cannot share."""
+    found = undivided_checkpoint(at.checkpoint, at.layout.tensor_parallel, at.value("enable-expert-parallel") is True)
+    if not found:
+        return
+    first = found[0]
+    fitting = [
+        str(count)
+        for count in range(1, MOST_RANKS + 1)
+        if not undivided_checkpoint(at.checkpoint, count, at.value("enable-expert-parallel") is True)
+    ]
+    fix = [f"tensor-parallel-size: one of {', '.join(fitting)}"]
+    if first.kind in ("blocks", "groups"):
+        fix.append("pipeline-parallel-size in its place: stages take whole layers")
+        if first.experts:
+            fix.append("enable-expert-parallel: true, which deals experts out whole")
+    also = f" (and {len(found) - 1} more kinds of layers)" if len(found) > 1 else ""
+    yield Refusal(CODES.get(first.kind, "tensor-parallel-blocks"), f"{first.text}{also} ({first.source})", tuple(fix))
 
 
 def gpus(at: Situation) -> Iterator[Refusal]:

@@ -1,0 +1,54 @@
+"""Experts and latent attention, for which old cards have no kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onecat.checkpoints.architectures import LatentLayers
+from onecat.planner.records import Refusal
+from onecat.planner.refusals.situation import Situation, told
+
+PATCHED = "vllm-patched"
+EXPERT_CAPABILITY = 75
+"""Least compute capability, ten times, of a kernel for experts in FP8 or FP4 (Marlin); onecat's own kernels for 7.0 are
+for dense layers (patches/vllm-0.27.1: 0003 and 0005)."""
+
+FLOATING = ("nvfp4", "mxfp4", "mxfp8", "fp8-block", "fp8-channel", "fp8-tensor")
+LATENT_CAPABILITY = 80
+"""Least compute capability, ten times, of Triton's MLA with the patches (0003: supports_combination)."""
+
+
+def experts(at: Situation) -> Iterator[Refusal]:
+    """Experts in FP8 or FP4 below compute capability 7.5."""
+    found, layers = at.checkpoint.quantization, at.checkpoint.architecture.experts
+    if at.capability is None or at.capability >= EXPERT_CAPABILITY or found is None or layers is None:
+        return
+    if at.profile.engine.name != PATCHED:
+        return
+    stored = {
+        scheme.name
+        for each in at.checkpoint.architecture.weights
+        if each.count > 1 and (scheme := found.scheme_of(each.module.replace("*", "0"))) is not None
+    }
+    unserved = sorted(stored & set(FLOATING))
+    if unserved:
+        yield Refusal(
+            "experts-capability",
+            f"the experts are stored as {', '.join(unserved)}, for which there is no kernel below compute capability "
+            f"7.5; the card has {told(at.capability)}",
+            ("take a checkpoint whose experts are float16, or 4-bit integers of GPTQ or AWQ",),
+        )
+
+
+def latent_attention(at: Situation) -> Iterator[Refusal]:
+    """Multi-head latent attention below compute capability 8.0, unless it is switched off."""
+    if at.capability is None or at.capability >= LATENT_CAPABILITY or at.profile.engine.name != PATCHED:
+        return
+    has_latent = any(isinstance(each, LatentLayers) for each in at.checkpoint.architecture.caches)
+    if has_latent and at.environment.get("VLLM_MLA_DISABLE", "0") in ("", "0"):
+        yield Refusal(
+            "mla-capability",
+            "no kernel for multi-head latent attention runs below compute capability 8.0; the card has "
+            f"{told(at.capability)}",
+            ('env: {VLLM_MLA_DISABLE: "1"}, with which the KV cache is several times larger',),
+        )
