@@ -81,7 +81,7 @@ def layers_after_dense(configuration: Configuration, layers: int) -> tuple[int, 
     frequency = configuration.text.get("moe_layer_freq", 1)
     if isinstance(frequency, list):
         return tuple(index for index, each in enumerate(frequency[:layers]) if each)
-    first = configuration.integer("first_k_dense_replace", default=0)
+    first = configuration.count("first_k_dense_replace")
     step = frequency if type(frequency) is int and frequency > 0 else 1
     return tuple(index for index in range(layers) if index >= first and index % step == 0)
 
@@ -89,6 +89,6 @@ def layers_after_dense(configuration: Configuration, layers: int) -> tuple[int, 
 def layers_by_step(configuration: Configuration, layers: int) -> tuple[int, ...]:
     """Layers with experts by `decoder_sparse_step` and `mlp_only_layers`."""
     step = configuration.integer("decoder_sparse_step", default=1)
-    dense = configuration.text.get("mlp_only_layers")
-    excluded = set(dense) if isinstance(dense, list) else set()
+    stated = configuration.text.get("mlp_only_layers")
+    excluded = {each for each in stated if type(each) is int} if isinstance(stated, list) else set()
     return tuple(index for index in range(layers) if index not in excluded and step > 0 and (index + 1) % step == 0)
