@@ -21,7 +21,7 @@ class Observed:
     name: of the scheme (`nvfp4`, `fp8-block`, `int4`, ...; `packed` when codes cannot be told), None for a weight as it
     was. shape: of the weight, packed elements counted, as [..., out_features, in_features].
     group_size, block: from the shape of the scales. container: whose names the tensors have, None when several share
-    them. missing: tensors without which it cannot be read. scale_shape: without its axes of 1 where it has four.
+    them. missing: tensors without which it cannot be read. scale_shape: of blocks.
     """
 
     name: str | None
@@ -83,8 +83,11 @@ def _packed(module: Module, claimed: WeightScheme | None) -> Observed:
     if data.dtype == "I32":
         bits = claimed.bits if claimed is not None else 4
         into = columns * (INT32_BITS // bits)
-        if scale is not None and claimed is not None and claimed.group_size:
-            into = min(into, scale.shape[-1] * claimed.group_size) if scale.shape[-1:] else into
+        covered = (
+            scale.shape[-1] * claimed.group_size if scale and scale.shape and claimed and claimed.group_size else 0
+        )
+        if 0 <= into - covered < INT32_BITS // bits:
+            into = covered  # the last int32 of a row is not full
         return Observed(f"int{bits}", (*outer, into), data.dtype, _group(into, scale), None, _dtype(scale),
                         "compressed-tensors", missing)  # fmt: skip
     into = columns * 2
@@ -112,8 +115,9 @@ def _fp8(module: Module, claimed: WeightScheme | None) -> Observed:
     if scale is None:
         return Observed("fp8", data.shape, data.dtype, missing=("weight_scale",))
     *_, out, into = (1, *data.shape)[-3:] if len(data.shape) >= 2 else (1, 1, *data.shape)
-    shape = tuple(size for size in scale.shape if size != 1) if len(scale.shape) == 4 else scale.shape
     outer = len(data.shape) - 2
+    four = len(scale.shape) == outer + 4  # [out, 1, in, 1], as ModelOpt writes blocks
+    shape = (*scale.shape[:outer], scale.shape[-4], scale.shape[-2]) if four else scale.shape
     tail = shape[outer:] if len(shape) > outer else ()
     block = claimed.block if claimed is not None else None
     if block is not None and tail == (-(-out // block[0]), -(-into // block[1])):
