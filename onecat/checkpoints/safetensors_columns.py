@@ -1,67 +1,167 @@
-"""A fast way through headers in the very form that the safetensors library writes.
+"""A fast way through headers in the very form that the safetensors library writes, tensor after tensor.
 
-Some checkpoints have hundreds of thousands of tensors in a few dozen shapes. Columns of text, cut by one regular
-expression, take half the time of a JSON parser that makes an object of each entry.
+Some checkpoints have hundreds of thousands of tensors in a few dozen shapes. Names and shapes are cut out as columns of
+text; the offsets follow from them, and the header is one of this form when the text that it would then have is its
+own. Nothing is parsed for each tensor, and no object is made of it before someone asks.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from operator import sub
+from itertools import accumulate
+from operator import eq, index
+from typing import Any, NamedTuple, overload
 
-from onecat.checkpoints.safetensors_json import BY_POSITION, METADATA, metadata_of, strict_object, tensor_of
-from onecat.checkpoints.safetensors_records import Tensor
+from onecat.checkpoints.safetensors_json import MAXIMUM_NUMBER, METADATA, metadata_of, strict_object, tensor_of
+from onecat.checkpoints.safetensors_records import BITS, Tensor
 
-_ENTRY = re.compile(
-    r'"([^"\\\x00-\x1f]*)":{"dtype":"([A-Z0-9_]+)","shape":\[([0-9,]*)\],'
-    r'"data_offsets":\[(0|[1-9][0-9]{0,17}),(0|[1-9][0-9]{0,17})\]}'
-)
-_COLUMNS = 1 + _ENTRY.groups
-_MAKE: Callable[[Iterable[object]], Tensor] = partial(tuple.__new__, Tensor)
-"""Tensor._make, a third of its time: a header has thousands."""
+_NAME, _OFFSETS, _NEXT = '":{"dtype":"', '],"data_offsets":[', ']},"'
+_KIND = re.compile(r'([A-Z0-9_]+)","shape":\[([0-9,]*)')
+_MAKE = partial(tuple.__new__, Tensor)
+"""Tensor._make in a third of its time."""
 
 
-def from_columns(text: str) -> tuple[list[Tensor], dict[str, str]] | None:
+class Kind(NamedTuple):
+    """What tensors alike have in common; length in bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    length: int
+
+
+class Columns(Sequence[Tensor]):
+    """Tensors in file order, each made when it is asked for.
+
+    names: of all tensors; kinds: of each as the header writes it, which `table` explains; ends: offsets in bytes.
+    """
+
+    __slots__ = ("ends", "kinds", "names", "table")
+
+    def __init__(self, names: list[str], kinds: list[str], table: Mapping[str, Kind], ends: list[int]) -> None:
+        self.names, self.kinds, self.table, self.ends = names, kinds, table, ends
+
+    @classmethod
+    def of(cls, tensors: Iterable[Tensor]) -> Columns:
+        """The same for tensors of a header in another form."""
+        names, kinds, ends = [], [], []
+        table: dict[str, Kind] = {}
+        for name, dtype, shape, begin, end in tensors:
+            kind = f'{dtype}","shape":[{",".join(map(str, shape))}'
+            table.setdefault(kind, Kind(dtype, shape, end - begin))
+            names.append(name)
+            kinds.append(kind)
+            ends.append(end)
+        return cls(names, kinds, table, ends)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        kinds = [self.table[kind] for kind in self.kinds]
+        rows = zip(
+            self.names,
+            (kind.dtype for kind in kinds),
+            (kind.shape for kind in kinds),
+            [0, *self.ends],
+            self.ends,
+            strict=False,
+        )
+        return map(_MAKE, rows)
+
+    @overload
+    def __getitem__(self, at: int) -> Tensor: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Tensor]: ...
+
+    def __getitem__(self, at: int | slice) -> Tensor | Sequence[Tensor]:
+        if isinstance(at, slice):
+            return tuple(self)[at]
+        at = range(len(self))[index(at)]
+        kind = self.table[self.kinds[at]]
+        return Tensor(self.names[at], kind.dtype, kind.shape, self.ends[at] - kind.length, self.ends[at])
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def from_columns(text: str) -> tuple[Columns, dict[str, str]] | None:
     """What `from_json` gives; None for a header in another form and at any doubt about it."""
-    parts = _ENTRY.split(text)
-    names = parts[1::_COLUMNS]
-    between = set(parts[_COLUMNS:-1:_COLUMNS])
-    if not names or between - {","} or len(set(names)) != len(names) or METADATA in names:
+    found = _around(text)
+    if found is None:
         return None
-    kinds = list(zip(parts[2::_COLUMNS], parts[3::_COLUMNS], strict=True))
-    begins, ends = list(map(int, parts[4::_COLUMNS])), list(map(int, parts[5::_COLUMNS]))
+    first, last, metadata = found
+    body = text[first:last]
+    # No escape and nothing that steers is in the tensors, so a mark of ours cannot be there either.
+    if "\\" in body or not body.isprintable():
+        return None
+    parts = body.replace(_NAME, "\0").replace(_OFFSETS, "\0").replace(_NEXT, "\0").split("\0")
+    names, kinds = parts[0::3], parts[1::3]
+    distinct = set(names)
+    if len(parts) % 3 or len(distinct) != len(names) or METADATA in distinct or '"' in "".join(names):
+        return None
+    table = _table(kinds)
+    if table is None:
+        return None
+    ends = list(accumulate([table[kind].length for kind in kinds]))
+    if ends[-1] > MAXIMUM_NUMBER or _text(names, kinds, ends) != body:
+        return None
+    return Columns(names, kinds, table, ends), metadata
+
+
+def _around(text: str) -> tuple[int, int, dict[str, str]] | None:
+    """Where the first tensor's name begins and the last one's offsets end, and the metadata before or after them."""
+    entry, end = text.find(_NAME), text.rfind(_OFFSETS)
+    if entry < 0 or end < 0:
+        return None
+    first, last = text.rfind('"', 0, entry) + 1, text.find("]}", end)
+    head, tail = text[: first - 1], text[last + 2 :].rstrip(" ")
+    if first < 1 or last < 0 or (head != "{" and not head.endswith(",")) or (tail != "}" and not tail.startswith(",")):
+        return None
     try:
-        metadata = _metadata_around(parts[0], parts[-1].rstrip(" "))
-        samples = {
-            (dtype, shape): tensor_of(
-                names[at], {"dtype": dtype, "shape": json.loads(f"[{shape}]"), "data_offsets": [begins[at], ends[at]]}
-            )
-            for (dtype, shape), at in dict(zip(kinds, range(len(kinds)), strict=True)).items()
-        }
+        before = strict_object("{}" if head == "{" else head[:-1] + "}")
+        after = strict_object("{}" if tail == "}" else "{" + tail[1:])
+        metadata = metadata_of({**before, **after})
     except (ValueError, RecursionError):
         return None
-    lengths = {kind: sample.end - sample.begin for kind, sample in samples.items()}
-    if [lengths[kind] for kind in kinds] != list(map(sub, ends, begins)):
+    # A comma that belongs to nothing, metadata twice, or a tensor in another form.
+    if bool(before) != (head != "{") or bool(after) != (tail != "}") or (before and after):
         return None
-    # One string and one tuple for all tensors alike.
-    dtypes, shapes = [samples[kind].dtype for kind in kinds], [samples[kind].shape for kind in kinds]
-    tensors = list(map(_MAKE, zip(names, dtypes, shapes, begins, ends, strict=True)))
-    if begins[1:] != ends[:-1]:
-        tensors.sort(key=BY_POSITION)
-    return tensors, metadata
+    return None if (before.keys() | after.keys()) - {METADATA} else (first, last, metadata)
 
 
-def _metadata_around(head: str, tail: str) -> dict[str, str]:
-    """The metadata before or after the tensors. Raises ValueError where the two are not the ends of one object."""
-    if (head != "{" and not head.endswith(",")) or (tail != "}" and not tail.startswith(",")):
-        raise ValueError("another form")
-    before = strict_object("{}" if head == "{" else head[:-1] + "}")
-    after = strict_object("{}" if tail == "}" else "{" + tail[1:])
-    if before and after or (before.keys() | after.keys()) - {METADATA}:
-        raise ValueError("more than metadata")
-    if not (before or head == "{") or not (after or tail == "}"):
-        raise ValueError("a comma too many")
-    return metadata_of({**before, **after})
+def _table(kinds: Iterable[str]) -> dict[str, Kind] | None:
+    table = {}
+    for kind in set(kinds):
+        if (found := _KIND.fullmatch(kind)) is None:
+            return None
+        try:
+            table[kind] = _kind(found[1], json.loads(f"[{found[2]}]"))
+        except ValueError:
+            return None
+    return table
+
+
+def _kind(dtype: str, shape: list[int]) -> Kind:
+    """Raises ValueError for one that no tensor can have."""
+    elements = 1
+    for size in shape:
+        elements = min(elements * size, 1 << 63)
+    tensor = tensor_of("", {"dtype": dtype, "shape": shape, "data_offsets": [0, elements * BITS.get(dtype, 8) // 8]})
+    return Kind(tensor.dtype, tensor.shape, tensor.end)
+
+
+def _text(names: list[str], kinds: list[str], ends: list[int]) -> str:
+    """The text that the tensors have in a header when each begins where the one before it ends."""
+    told = list(map(str, ends))
+    count = len(names)
+    parts = [_NEXT] * (8 * count)
+    parts[0::8], parts[1::8], parts[2::8], parts[3::8] = names, [_NAME] * count, kinds, [_OFFSETS] * count
+    parts[4::8], parts[5::8], parts[6::8] = ["0", *told[:-1]], [","] * count, told
+    parts.pop()
+    return "".join(parts)

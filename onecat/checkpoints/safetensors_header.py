@@ -90,7 +90,9 @@ def parse_header(text: bytes) -> Header:
         decoded = text.decode("utf-8")
     except UnicodeDecodeError as error:
         raise bad_header(f"has a header that is not UTF-8 (at byte {error.start})") from error
-    tensors, metadata = from_columns(decoded) or from_json(decoded)
+    if (columns := from_columns(decoded)) is not None:
+        return Header(columns[0], columns[0].ends[-1], 0, columns[1])
+    tensors, metadata = from_json(decoded)
     position = 0
     for tensor in tensors:
         if tensor.begin != position:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ class Header:
     metadata: the strings that its writer left, such as `format`.
     """
 
-    tensors: tuple[Tensor, ...]
+    tensors: Sequence[Tensor]
     data_bytes: int
     data_start: int = 0
     metadata: Mapping[str, str] = field(default_factory=dict)

@@ -266,7 +266,23 @@ def test_any_header_is_read_or_refused_as_the_library_does(drawn: tuple[str, int
 def test_the_fast_way_gives_what_the_json_parser_gives_or_nothing(drawn: tuple[str, int]) -> None:
     text, _ = drawn
     if (fast := from_columns(text)) is not None:
-        assert fast == from_json(text)
+        tensors, metadata = from_json(text)
+        assert (list(fast[0]), fast[1]) == (tensors, metadata)
+        assert [fast[0][at] for at in range(len(tensors))] == tensors
+        assert fast[0].ends[-1] == tensors[-1].end
+
+
+def test_the_form_that_the_library_writes_takes_the_fast_way(tmp_path: Path) -> None:
+    import numpy
+    from safetensors.numpy import save_file
+
+    arrays = {f"layer.{number}.weight": numpy.ones((number, 2), numpy.float16) for number in range(12)}
+    for metadata in (None, {"format": "pt", "of": '{"a": "\\n"}'}):
+        save_file(arrays, tmp_path / "x.safetensors", metadata=metadata)
+        content = (tmp_path / "x.safetensors").read_bytes()
+        text = content[8 : 8 + int.from_bytes(content[:8], "little")].decode()
+        fast = from_columns(text)
+        assert fast is not None and fast == from_json(text)
 
 
 @settings(max_examples=60, deadline=None)
