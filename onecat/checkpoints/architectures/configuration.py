@@ -64,6 +64,13 @@ class Configuration:
             raise IncompleteConfiguration(f"config.json has {found} for `{names[0]}`")
         return found
 
+    def count(self, *names: str) -> int:
+        """The first of these fields that is a whole number, 0 when none is. Raises IncompleteConfiguration below 0."""
+        found = self.optional(*names) or 0
+        if found < 0:
+            raise IncompleteConfiguration(f"config.json has {found} for `{names[0]}`")
+        return found
+
     def with_defaults(self, **fields: Any) -> Configuration:
         """The same, with these values for fields of the language model that are not stated.
 

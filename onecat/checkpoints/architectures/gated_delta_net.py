@@ -27,12 +27,12 @@ class GatedDeltaNet:
         """By the names of Qwen3-Next's configuration."""
         dtype = configuration.text.get("mamba_ssm_dtype")
         return cls(
-            configuration.integer("hidden_size"),
-            configuration.integer("linear_num_key_heads"),
-            configuration.integer("linear_num_value_heads"),
-            configuration.integer("linear_key_head_dim"),
-            configuration.integer("linear_value_head_dim"),
-            configuration.integer("linear_conv_kernel_dim", default=4),
+            configuration.positive("hidden_size"),
+            configuration.positive("linear_num_key_heads"),
+            configuration.positive("linear_num_value_heads"),
+            configuration.positive("linear_key_head_dim"),
+            configuration.positive("linear_value_head_dim"),
+            configuration.positive("linear_conv_kernel_dim", default=4),
             dtype if isinstance(dtype, str) else None,
         )
 

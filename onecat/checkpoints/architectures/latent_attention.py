@@ -34,16 +34,16 @@ class LatentAttention:
         """By the names of DeepSeek's configuration."""
         indexed = configuration.optional("index_topk") is not None
         return cls(
-            configuration.integer("hidden_size"),
-            configuration.integer("num_attention_heads"),
+            configuration.positive("hidden_size"),
+            configuration.positive("num_attention_heads"),
             configuration.optional("q_lora_rank"),
-            configuration.integer("kv_lora_rank"),
-            configuration.integer("qk_nope_head_dim"),
-            configuration.integer("qk_rope_head_dim"),
-            configuration.integer("v_head_dim"),
+            configuration.positive("kv_lora_rank"),
+            configuration.positive("qk_nope_head_dim"),
+            configuration.positive("qk_rope_head_dim"),
+            configuration.positive("v_head_dim"),
             configuration.flag("attention_bias"),
-            configuration.integer("index_n_heads") if indexed else 0,
-            configuration.integer("index_head_dim") if indexed else 0,
+            configuration.positive("index_n_heads") if indexed else 0,
+            configuration.positive("index_head_dim") if indexed else 0,
             _unindexed(configuration) if indexed else frozenset(),
         )
 

@@ -22,19 +22,19 @@ def vision_tower(configuration: Configuration, prefix: str) -> tuple[Encoder, tu
     if part is None:
         return None
     sizes = Configuration(part, part)
-    merged = sizes.integer("patch_size") * sizes.integer("spatial_merge_size")
+    merged = sizes.positive("patch_size") * sizes.positive("spatial_merge_size")
     encoder = Encoder(
-        "vision", sizes.integer("depth"), sizes.integer("hidden_size"), sizes.integer("intermediate_size"),
-        sizes.integer("num_heads"), LARGEST_PICTURE // merged**2,
+        "vision", sizes.positive("depth"), sizes.positive("hidden_size"), sizes.positive("intermediate_size"),
+        sizes.positive("num_heads"), LARGEST_PICTURE // merged**2,
     )  # fmt: skip
     return encoder, tuple(of_part("vision", _weights(sizes, encoder, prefix, part)))
 
 
 def _weights(sizes: Configuration, encoder: Encoder, prefix: str, part: Mapping[str, Any]) -> Iterator[Weight]:
-    hidden, inner, patch = encoder.hidden_size, encoder.intermediate_size, sizes.integer("patch_size")
-    volume = (sizes.integer("in_channels", default=3), sizes.integer("temporal_patch_size"), patch, patch)
+    hidden, inner, patch = encoder.hidden_size, encoder.intermediate_size, sizes.positive("patch_size")
+    volume = (sizes.positive("in_channels", default=3), sizes.positive("temporal_patch_size"), patch, patch)
     yield from _biased(f"{prefix}patch_embed.proj", (hidden, *volume), "convolution")
-    yield Weight(f"{prefix}pos_embed.weight", (sizes.integer("num_position_embeddings"), hidden), "embedding")
+    yield Weight(f"{prefix}pos_embed.weight", (sizes.positive("num_position_embeddings"), hidden), "embedding")
     for index in range(encoder.layers):
         block = f"{prefix}blocks.{index}"
         yield from _biased(f"{block}.norm1", (hidden,), "norm")
@@ -43,7 +43,7 @@ def _weights(sizes: Configuration, encoder: Encoder, prefix: str, part: Mapping[
         yield from _biased(f"{block}.attn.proj", (hidden, hidden))
         yield from _biased(f"{block}.mlp.linear_fc1", (inner, hidden))
         yield from _biased(f"{block}.mlp.linear_fc2", (hidden, inner))
-    wide, out = hidden * sizes.integer("spatial_merge_size") ** 2, sizes.integer("out_hidden_size")
+    wide, out = hidden * sizes.positive("spatial_merge_size") ** 2, sizes.positive("out_hidden_size")
     indexes = part.get("deepstack_visual_indexes")
     deep = len(indexes) if isinstance(indexes, list) else 0
     mergers = (f"{prefix}merger", hidden), *((f"{prefix}deepstack_merger_list.{index}", wide) for index in range(deep))

@@ -52,9 +52,9 @@ def deepseek_language_model(
     """The language model, whose names begin with `prefix`, also where it is a part of a larger model."""
     attention = LatentAttention.of(configuration)
     hidden, layers = attention.hidden, configuration.integer("num_hidden_layers")
-    drafts = configuration.integer("num_nextn_predict_layers", default=0)
-    count, inner = configuration.optional("n_routed_experts") or 0, configuration.optional("moe_intermediate_size") or 0
-    shared = inner * (configuration.optional("n_shared_experts") or 0)
+    drafts = configuration.count("num_nextn_predict_layers")
+    count, inner = configuration.count("n_routed_experts"), configuration.count("moe_intermediate_size")
+    shared = inner * configuration.count("n_shared_experts")
     mixed = layers_after_dense(configuration, layers) if count else ()
     with_experts = {*mixed, *range(layers, layers + drafts)} if mixed else set()
     corrected = configuration.text.get("topk_method", "noaux_tc") == "noaux_tc"
@@ -66,14 +66,14 @@ def deepseek_language_model(
                 correction_bias=corrected, experts_of_layer=experts_of_layer,
             )  # fmt: skip
         else:
-            yield from weights.gated_mlp(f"{name}.mlp", layer, hidden, configuration.integer("intermediate_size"))
+            yield from weights.gated_mlp(f"{name}.mlp", layer, hidden, configuration.positive("intermediate_size"))
 
     return sparse_decoder(
         configuration,
         lambda name, layer: attention.weights(f"{name}.self_attn", layer),
         feed_forward,
         attention.caches(tuple(range(layers))),
-        Experts(mixed, count, configuration.integer("num_experts_per_tok"), inner, shared) if mixed else None,
+        Experts(mixed, count, configuration.positive("num_experts_per_tok"), inner, shared) if mixed else None,
         prefix=prefix,
         head=head,
         next_token_layers=drafts,

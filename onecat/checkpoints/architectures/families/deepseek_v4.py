@@ -27,11 +27,11 @@ def deepseek_v4(configuration: Configuration) -> Architecture:
     """Source: vllm 0.27.1, vllm/models/deepseek_v4/nvidia/model.py and mtp.py."""
     base, sizes = common(configuration), _Sizes.of(configuration)
     layers, hidden = configuration.integer("num_hidden_layers"), sizes.hidden
-    drafts = configuration.integer("num_nextn_predict_layers", default=0)
+    drafts = configuration.count("num_nextn_predict_layers")
     ratios = _ratios(configuration, layers)
     vocabulary, mult = configuration.positive("vocab_size"), configuration.positive("hc_mult")
     experts = _experts(configuration, layers)
-    hashed = configuration.integer("num_hash_layers", default=0)
+    hashed = configuration.count("num_hash_layers")
 
     def block(name: str, layer: int, ratio: int) -> Iterator[Weight]:
         yield from weights.norms(f"{name}.", ("attn_norm", "ffn_norm"), hidden, layer)
@@ -158,7 +158,7 @@ def _connection(prefix: str, layer: int | None, rows: int, columns: int, scales:
 
 def _ratios(configuration: Configuration, layers: int) -> tuple[int, ...]:
     stated = configuration.text.get("compress_ratios")
-    ratios = tuple(each for each in stated if type(each) is int) if isinstance(stated, list) else ()
+    ratios = tuple(each for each in stated if type(each) is int and each >= 0) if isinstance(stated, list) else ()
     if len(ratios) < layers:
         raise IncompleteConfiguration(f"`compress_ratios` in config.json does not tell {layers} layers")
     return ratios[:layers]
@@ -171,5 +171,5 @@ def _experts(configuration: Configuration, layers: int) -> Experts:
         configuration.positive("n_routed_experts"),
         configuration.positive("num_experts_per_tok"),
         inner,
-        inner * (configuration.optional("n_shared_experts") or 0),
+        inner * configuration.count("n_shared_experts"),
     )

@@ -20,8 +20,8 @@ def ernie_moe(configuration: Configuration) -> Architecture:
     key_value_heads = configuration.positive("num_key_value_heads", default=heads)
     head = configuration.positive("head_dim", default=hidden // heads)
     count, inner = configuration.positive("moe_num_experts"), configuration.positive("moe_intermediate_size")
-    shared = inner * configuration.integer("moe_num_shared_experts", default=0)
-    first = configuration.integer("moe_layer_start_index", default=0)
+    shared = inner * configuration.count("moe_num_shared_experts")
+    first = configuration.count("moe_layer_start_index")
     stated = configuration.integer("moe_layer_end_index", default=-1)
     last = layers - 1 if stated < 0 else stated
     step = configuration.positive("moe_layer_interval", default=1)

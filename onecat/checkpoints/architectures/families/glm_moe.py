@@ -18,11 +18,11 @@ def glm4_moe(configuration: Configuration) -> Architecture:
     hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
     heads = configuration.positive("num_attention_heads")
     key_value_heads = configuration.positive("num_key_value_heads", default=heads)
-    head = configuration.integer("head_dim", default=hidden // heads)
-    count, inner = configuration.integer("n_routed_experts"), configuration.integer("moe_intermediate_size")
-    shared = inner * (configuration.optional("n_shared_experts") or 0)
+    head = configuration.positive("head_dim", default=hidden // heads)
+    count, inner = configuration.positive("n_routed_experts"), configuration.positive("moe_intermediate_size")
+    shared = inner * configuration.count("n_shared_experts")
     mixed = layers_after_dense(configuration, layers)
-    drafts = configuration.integer("num_nextn_predict_layers", default=0)
+    drafts = configuration.count("num_nextn_predict_layers")
 
     def attention(name: str, layer: int) -> Iterator[Weight]:
         return weights.attention(
@@ -34,7 +34,7 @@ def glm4_moe(configuration: Configuration) -> Architecture:
         if layer in mixed or layer >= layers:
             yield from grouped_router_mixture(f"{name}.mlp", layer, hidden, inner, count, shared)
         else:
-            yield from weights.gated_mlp(f"{name}.mlp", layer, hidden, configuration.integer("intermediate_size"))
+            yield from weights.gated_mlp(f"{name}.mlp", layer, hidden, configuration.positive("intermediate_size"))
 
     def kept(indices: range) -> KeyValueLayers:
         return KeyValueLayers(tuple(indices), heads, key_value_heads, head, head)
@@ -44,7 +44,7 @@ def glm4_moe(configuration: Configuration) -> Architecture:
         attention,
         feed_forward,
         (kept(range(layers)),),
-        Experts(mixed, count, configuration.integer("num_experts_per_tok"), inner, shared),
+        Experts(mixed, count, configuration.positive("num_experts_per_tok"), inner, shared),
         next_token_layers=drafts,
         draft_caches=(kept(range(layers, layers + drafts)),) if drafts else (),
     ).replaced(head_size=head)

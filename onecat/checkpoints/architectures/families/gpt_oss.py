@@ -19,17 +19,18 @@ def gpt_oss(configuration: Configuration) -> Architecture:
     Source: transformers' modeling_gpt_oss.py.
     """
     base = common(configuration)
-    hidden, layers = configuration.integer("hidden_size"), configuration.integer("num_hidden_layers")
-    heads, key_value_heads = configuration.integer("num_attention_heads"), configuration.integer("num_key_value_heads")
-    head = configuration.integer("head_dim", default=64)
-    count, inner = configuration.integer("num_local_experts"), configuration.integer("intermediate_size")
+    hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
+    heads = configuration.positive("num_attention_heads")
+    key_value_heads = configuration.positive("num_key_value_heads")
+    head = configuration.positive("head_dim", default=64)
+    count, inner = configuration.positive("num_local_experts"), configuration.positive("intermediate_size")
     bias = configuration.flag("attention_bias", True)
     kinds = configuration.words("layer_types") or tuple(
         "full_attention" if index % 2 else "sliding_attention" for index in range(layers)
     )
 
     def all_weights() -> Iterator[Weight]:
-        yield from weights.embeddings("model.", configuration.integer("vocab_size"), hidden, base.tied_embeddings)
+        yield from weights.embeddings("model.", configuration.positive("vocab_size"), hidden, base.tied_embeddings)
         for layer in range(layers):
             prefix = f"model.layers.{layer}"
             yield weights.norm(f"{prefix}.input_layernorm", hidden, layer)
@@ -50,9 +51,9 @@ def gpt_oss(configuration: Configuration) -> Architecture:
 
     both = (
         kept("full_attention", None),
-        kept("sliding_attention", configuration.integer("sliding_window", default=128)),
+        kept("sliding_attention", configuration.positive("sliding_window", default=128)),
     )
-    per_token = configuration.integer("num_experts_per_tok", "experts_per_token")
+    per_token = configuration.positive("num_experts_per_tok", "experts_per_token")
     return base.replaced(
         head_size=head,
         intermediate_size=0,

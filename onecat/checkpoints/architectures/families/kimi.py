@@ -66,10 +66,10 @@ def kimi_linear(configuration: Configuration) -> Architecture:
     """
     latent = LatentAttention.of(configuration)
     hidden, layers = latent.hidden, configuration.integer("num_hidden_layers")
-    linear, heads, head, kernel = _delta(configuration)
+    linear, heads, head, kernel = _delta(configuration, layers)
     wide = heads * head
     count, inner = configuration.positive("num_experts"), configuration.positive("moe_intermediate_size")
-    shared = inner * (configuration.optional("num_shared_experts") or 0)
+    shared = inner * configuration.count("num_shared_experts")
     mixed = layers_after_dense(configuration, layers)
 
     def attention(name: str, layer: int) -> Iterator[Weight]:
@@ -109,7 +109,7 @@ def kimi_linear(configuration: Configuration) -> Architecture:
     ).replaced(head_size=latent.plain_size + latent.rope_size)
 
 
-def _delta(configuration: Configuration) -> tuple[tuple[int, ...], int, int, int]:
+def _delta(configuration: Configuration, layers: int) -> tuple[tuple[int, ...], int, int, int]:
     """Layers of Kimi delta attention, counted from 0, its heads, their size, and the convolution's kernel.
 
     Kimi's own files have them in `linear_attn_config`, with layers counted from 1; transformers from 5 does not.
@@ -117,13 +117,13 @@ def _delta(configuration: Configuration) -> tuple[tuple[int, ...], int, int, int
     stated = configuration.text.get("linear_attn_config")
     if not isinstance(stated, dict):
         kinds = configuration.words("layer_types")
-        linear = tuple(index for index, kind in enumerate(kinds) if kind == "linear_attention")
+        linear = tuple(index for index, kind in enumerate(kinds[:layers]) if kind == "linear_attention")
         part, names = configuration, ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
     else:
         numbered = stated.get("kda_layers")
         if not isinstance(numbered, list):
             raise IncompleteConfiguration("config.json does not tell `kda_layers` in `linear_attn_config`")
-        linear = tuple(sorted(each - 1 for each in numbered if type(each) is int))
+        linear = tuple(index for index in range(layers) if index + 1 in numbered)
         part, names = Configuration(stated, stated), ("num_heads", "head_dim", "short_conv_kernel_size")
     heads, head, kernel = (part.positive(name) for name in names)
     return linear, heads, head, kernel

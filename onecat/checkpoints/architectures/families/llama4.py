@@ -26,8 +26,9 @@ def llama4(configuration: Configuration) -> Architecture:
     if vision is None:
         return language
     side = vision.positive("image_size") // vision.positive("patch_size")
-    ratio = vision.text.get("pixel_shuffle_ratio")
-    encoder = towers.encoder(vision, int(side**2 * (ratio if isinstance(ratio, float) else 0.5) ** 2))
+    stated = vision.text.get("pixel_shuffle_ratio")
+    ratio = stated if isinstance(stated, float) and 0 < stated <= 1 else 0.5
+    encoder = towers.encoder(vision, int(side**2 * ratio**2))
     tower = of_part("vision", _tower(vision, encoder, side, configuration.positive("hidden_size")))
     return language.replaced(encoders=(encoder,), weights=(*language.weights, *tower))
 
@@ -36,7 +37,7 @@ def _language_model(configuration: Configuration, prefix: str, head: str) -> Arc
     hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
     heads = configuration.positive("num_attention_heads")
     key_value_heads = configuration.positive("num_key_value_heads", default=heads)
-    size = configuration.integer("head_dim", default=hidden // heads)
+    size = configuration.positive("head_dim", default=hidden // heads)
     count, inner = configuration.positive("num_local_experts"), configuration.positive("intermediate_size")
     mixed = _mixed(configuration, layers)
     experts_of_layer = experts_as_published(configuration)
@@ -78,7 +79,7 @@ def _language_model(configuration: Configuration, prefix: str, head: str) -> Arc
 def _mixed(configuration: Configuration, layers: int) -> tuple[int, ...]:
     stated = configuration.text.get("moe_layers")
     if isinstance(stated, list) and stated:
-        return tuple(index for index in stated if type(index) is int and 0 <= index < layers)
+        return tuple(index for index in range(layers) if index in stated)
     step = configuration.positive("interleave_moe_layer_step", default=1)
     return tuple(range(step - 1, layers, step))
 

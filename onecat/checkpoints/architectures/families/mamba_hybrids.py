@@ -31,7 +31,7 @@ def granite_hybrid(configuration: Configuration) -> Architecture:
     if len(kinds) != layers:
         raise IncompleteConfiguration(f"`layer_types` in config.json does not tell {layers} layers")
     mamba = _mamba2(configuration, hidden)
-    count, inner = configuration.integer("num_local_experts", default=0), configuration.positive("intermediate_size")
+    count, inner = configuration.count("num_local_experts"), configuration.positive("intermediate_size")
     shared = configuration.positive("shared_intermediate_size")
     attending = tuple(index for index, kind in enumerate(kinds) if kind in ATTENTION)
     others = tuple(index for index in range(layers) if index not in attending)
@@ -56,7 +56,7 @@ def granite_hybrid(configuration: Configuration) -> Architecture:
             yield from layer_weights(f"model.layers.{layer}", layer)
         yield weights.norm("model.norm", hidden)
 
-    per_token = configuration.integer("num_experts_per_tok", default=0)
+    per_token = configuration.count("num_experts_per_tok")
     caches = attention.cache(attending), mamba.cache(others)
     return common(configuration).replaced(
         tied_embeddings=configuration.ties(True),
@@ -73,7 +73,7 @@ def bamba(configuration: Configuration) -> Architecture:
     attention = _Attention.of(configuration)
     layers, hidden = configuration.integer("num_hidden_layers"), attention.hidden
     stated = configuration.text.get("attn_layer_indices")
-    attending = tuple(each for each in stated if type(each) is int) if isinstance(stated, list) else ()
+    attending = tuple(index for index in range(layers) if index in stated) if isinstance(stated, list) else ()
     others = tuple(index for index in range(layers) if index not in attending)
     mamba = _mamba2(configuration, hidden)
 
@@ -124,7 +124,7 @@ def jamba(configuration: Configuration) -> Architecture:
     count, inner = configuration.positive("num_experts", default=16), configuration.positive("intermediate_size")
     mixed = mixed if count > 1 else ()
     others = tuple(index for index in range(layers) if index not in attending)
-    rank = configuration.optional("mamba_dt_rank") or -(-hidden // 16)
+    rank = configuration.count("mamba_dt_rank") or -(-hidden // 16)
     mamba = Mamba1(
         hidden,
         hidden * configuration.positive("mamba_expand", default=2),
@@ -148,7 +148,7 @@ def jamba(configuration: Configuration) -> Architecture:
 
     described = _described(configuration, hidden, layers, layer_weights)
     caches = attention.cache(attending), mamba.cache(others)
-    per_token = configuration.integer("num_experts_per_tok", default=2)
+    per_token = configuration.positive("num_experts_per_tok", default=2)
     return described.replaced(
         caches=tuple(each for each in caches if each.layers),
         experts=Experts(mixed, count, per_token, inner) if mixed else None,
@@ -186,8 +186,8 @@ class _Attention:
 
 def _mamba2(configuration: Configuration, hidden: int, *, gate_norm: bool = True) -> Mamba2:
     heads = configuration.positive("mamba_n_heads")
-    inner = configuration.optional("mamba_d_ssm") or hidden * configuration.positive("mamba_expand", default=2)
-    stated = configuration.optional("mamba_d_head")
+    inner = configuration.count("mamba_d_ssm") or hidden * configuration.positive("mamba_expand", default=2)
+    stated = configuration.count("mamba_d_head")
     return Mamba2(
         hidden,
         heads,

@@ -22,8 +22,8 @@ def mimo_v2(configuration: Configuration) -> Architecture:
     if not isinstance(pattern, list) or len(pattern) < layers:
         raise IncompleteConfiguration("`hybrid_layer_pattern` in config.json does not tell the kind of every layer")
     kinds = (_attention(configuration, "", False), _attention(configuration, "swa_", True))
-    count, inner = configuration.integer("n_routed_experts"), configuration.integer("moe_intermediate_size")
-    shared = inner * (configuration.optional("n_shared_experts") or 0)
+    count, inner = configuration.positive("n_routed_experts"), configuration.positive("moe_intermediate_size")
+    shared = inner * configuration.count("n_shared_experts")
     mixed = layers_after_dense(configuration, layers)
 
     def kept(layer: int) -> KeyValueLayers:
@@ -42,25 +42,25 @@ def mimo_v2(configuration: Configuration) -> Architecture:
         if layer in mixed:
             yield from grouped_router_mixture(f"{name}.mlp", layer, hidden, inner, count, shared)
         else:
-            yield from weights.gated_mlp(f"{name}.mlp", layer, hidden, configuration.integer("intermediate_size"))
+            yield from weights.gated_mlp(f"{name}.mlp", layer, hidden, configuration.positive("intermediate_size"))
 
     return sparse_decoder(
         configuration,
         attention,
         feed_forward,
         alike(replace(kept(layer), layers=(layer,)) for layer in range(layers)),
-        Experts(mixed, count, configuration.integer("num_experts_per_tok"), inner, shared),
+        Experts(mixed, count, configuration.positive("num_experts_per_tok"), inner, shared),
     )
 
 
 def _attention(configuration: Configuration, prefix: str, windowed: bool) -> KeyValueLayers:
-    head = configuration.integer(f"{prefix}head_dim")
+    head = configuration.positive(f"{prefix}head_dim")
     return KeyValueLayers(
         (),
         configuration.positive(f"{prefix}num_attention_heads"),
         configuration.positive(f"{prefix}num_key_value_heads"),
         head,
-        configuration.integer(f"{prefix}v_head_dim", default=head),
-        configuration.integer("sliding_window_size", "sliding_window") if windowed else None,
+        configuration.positive(f"{prefix}v_head_dim", default=head),
+        configuration.positive("sliding_window_size", "sliding_window") if windowed else None,
         sinks=configuration.flag("add_swa_attention_sink_bias" if windowed else "add_full_attention_sink_bias"),
     )

@@ -35,8 +35,8 @@ def _numbered(configuration: Configuration, *, norms: bool = False, corrected: b
     hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
     heads = configuration.positive("num_attention_heads")
     key_value_heads = configuration.positive("num_key_value_heads", default=heads)
-    head = configuration.integer("head_dim", default=hidden // heads)
-    count, inner = configuration.integer("num_local_experts"), configuration.integer("intermediate_size")
+    head = configuration.positive("head_dim", default=hidden // heads)
+    count, inner = configuration.positive("num_local_experts"), configuration.positive("intermediate_size")
 
     def attention(name: str, layer: int) -> Iterator[Weight]:
         bias = configuration.flag("attention_bias")
@@ -58,5 +58,5 @@ def _numbered(configuration: Configuration, *, norms: bool = False, corrected: b
         attention,
         feed_forward,
         (KeyValueLayers(every, heads, key_value_heads, head, head, window),),
-        Experts(every, count, configuration.integer("num_experts_per_tok"), inner),
+        Experts(every, count, configuration.positive("num_experts_per_tok"), inner),
     ).replaced(head_size=head)

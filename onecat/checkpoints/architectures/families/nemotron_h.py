@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration, IncompleteConfiguration
-from onecat.checkpoints.architectures.description import common
+from onecat.checkpoints.architectures.description import MOST_LAYERS, common
 from onecat.checkpoints.architectures.mamba import Mamba2
 from onecat.checkpoints.architectures.mixtures import of_part, router
 from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
@@ -32,10 +32,10 @@ def nemotron_h(configuration: Configuration) -> Architecture:
         configuration.positive("num_attention_heads"),
         configuration.positive("num_key_value_heads"),
     )
-    head = configuration.integer("head_dim", "attention_head_dim", default=hidden // heads)
+    head = configuration.positive("head_dim", "attention_head_dim", default=hidden // heads)
     mamba = _mamba(configuration, hidden)
     draft_pattern = _kinds(configuration, "mtp_hybrid_override_pattern", "mtp_layers_block_type")
-    drafts = draft_pattern * (configuration.optional("num_nextn_predict_layers") or 0)
+    drafts = draft_pattern * configuration.count("num_nextn_predict_layers")
     mixed = tuple(index for index, kind in enumerate(pattern) if kind == EXPERTS)
 
     def layer_weights(name: str, layer: int, kind: str) -> Iterator[Weight]:
@@ -48,7 +48,7 @@ def nemotron_h(configuration: Configuration) -> Architecture:
         elif kind == EXPERTS:
             yield from _mixture(configuration, mixer, layer, hidden)
         else:
-            yield from _plain(mixer, layer, hidden, configuration.integer("intermediate_size"))
+            yield from _plain(mixer, layer, hidden, configuration.positive("intermediate_size"))
 
     def draft_weights() -> Iterator[Weight]:
         for index, kind in enumerate(drafts):
@@ -91,7 +91,7 @@ def _pattern(configuration: Configuration) -> str:
     """One letter for each layer."""
     pattern = _kinds(configuration, "hybrid_override_pattern", "layers_block_type")
     layers = configuration.integer("num_hidden_layers", default=len(pattern))
-    if len(pattern) != layers or set(pattern) - set(WORDS.values()):
+    if len(pattern) != layers or layers > MOST_LAYERS or set(pattern) - set(WORDS.values()):
         raise IncompleteConfiguration(f"`hybrid_override_pattern` in config.json does not tell {layers} layers")
     return pattern
 
@@ -120,8 +120,8 @@ def _mamba(configuration: Configuration, hidden: int) -> Mamba2:
 
 
 def _shared(configuration: Configuration) -> int:
-    size = configuration.optional("moe_shared_expert_intermediate_size") or 0
-    return size * (configuration.optional("n_shared_experts") or 0)
+    size = configuration.count("moe_shared_expert_intermediate_size")
+    return size * configuration.count("n_shared_experts")
 
 
 def _experts(configuration: Configuration, layers: tuple[int, ...]) -> Experts:
@@ -137,7 +137,7 @@ def _experts(configuration: Configuration, layers: tuple[int, ...]) -> Experts:
 def _mixture(configuration: Configuration, prefix: str, layer: int, hidden: int) -> Iterator[Weight]:
     """Experts without a gate; they may work in a smaller space (`moe_latent_size`) that two projections lead to."""
     count, inner = configuration.positive("n_routed_experts"), configuration.positive("moe_intermediate_size")
-    latent, shared = configuration.optional("moe_latent_size"), _shared(configuration)
+    latent, shared = configuration.count("moe_latent_size"), _shared(configuration)
     yield from router(f"{prefix}.gate", count, hidden, layer)
     yield Weight(f"{prefix}.gate.e_score_correction_bias", (count,), "bias", layer)
     yield from _plain(f"{prefix}.experts.*", layer, latent or hidden, inner, count)

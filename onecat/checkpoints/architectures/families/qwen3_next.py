@@ -58,20 +58,21 @@ def _hybrid(
 ) -> Architecture:
     base = common(configuration)
     linear_attention = GatedDeltaNet.of(configuration)
-    hidden, layers = configuration.integer("hidden_size"), configuration.integer("num_hidden_layers")
-    heads, key_value_heads = configuration.integer("num_attention_heads"), configuration.integer("num_key_value_heads")
-    head = configuration.integer("head_dim", default=256)
+    hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
+    heads = configuration.positive("num_attention_heads")
+    key_value_heads = configuration.positive("num_key_value_heads")
+    head = configuration.positive("head_dim", default=256)
     gated = configuration.flag("attn_output_gate", True)
     kinds = _kinds(configuration, layers)
-    count = configuration.optional("num_experts", "num_local_experts") or 0
-    inner = configuration.integer("moe_intermediate_size") if count else 0
-    shared = configuration.integer("shared_expert_intermediate_size") if count else 0
+    count = configuration.count("num_experts", "num_local_experts")
+    inner = configuration.positive("moe_intermediate_size") if count else 0
+    shared = configuration.positive("shared_expert_intermediate_size") if count else 0
     mixed = layers_by_step(configuration, layers) if count else ()
-    drafts = configuration.optional("mtp_num_hidden_layers", "num_nextn_predict_layers") or 0
+    drafts = configuration.count("mtp_num_hidden_layers", "num_nextn_predict_layers")
 
     def feed_forward(name: str, layer: int, experts: ExpertWeights) -> Iterator[Weight]:
         if layer < layers and layer not in mixed or not count:
-            yield from weights.gated_mlp(name, layer, hidden, configuration.integer("intermediate_size"))
+            yield from weights.gated_mlp(name, layer, hidden, configuration.positive("intermediate_size"))
             return
         yield from router(f"{name}.gate", count, hidden, layer)
         yield from experts(f"{name}.experts", layer, hidden, inner, count)
@@ -104,7 +105,7 @@ def _hybrid(
             yield weights.norm(f"mtp.{name}", hidden)
 
     def all_weights() -> Iterator[Weight]:
-        yield from weights.embeddings(prefix, configuration.integer("vocab_size"), hidden, base.tied_embeddings)
+        yield from weights.embeddings(prefix, configuration.positive("vocab_size"), hidden, base.tied_embeddings)
         for layer, kind in enumerate(kinds):
             yield from block(f"{prefix}layers.{layer}", layer, kind, experts_of_layer)
         yield weights.norm(f"{prefix}norm", hidden)
@@ -122,13 +123,13 @@ def _hybrid(
         caches=(attending(full), linear_attention.cache(linear)),
         draft_caches=(attending(tuple(range(layers, layers + drafts))),) if drafts else (),
         weights=tuple(all_weights()),
-        experts=Experts(mixed, count, configuration.integer("num_experts_per_tok"), inner, shared) if mixed else None,
+        experts=Experts(mixed, count, configuration.positive("num_experts_per_tok"), inner, shared) if mixed else None,
     )
 
 
 def _kinds(configuration: Configuration, layers: int) -> tuple[str, ...]:
     """The kind of each layer. Raises IncompleteConfiguration for a kind that these models do not have."""
-    interval = configuration.integer("full_attention_interval", default=4)
+    interval = configuration.positive("full_attention_interval", default=4)
     kinds = configuration.words("layer_types")[:layers] or tuple(
         "linear_attention" if (index + 1) % interval else "full_attention" for index in range(layers)
     )

@@ -59,12 +59,12 @@ def _qwen_moe(
     hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
     heads = configuration.positive("num_attention_heads")
     key_value_heads = configuration.positive("num_key_value_heads", default=heads)
-    head = configuration.integer("head_dim", default=hidden // heads)
+    head = configuration.positive("head_dim", default=hidden // heads)
     count, inner = (
         configuration.positive("num_experts", "num_local_experts"),
         configuration.positive("moe_intermediate_size"),
     )
-    shared = configuration.integer("shared_expert_intermediate_size", default=0) if second else 0
+    shared = configuration.count("shared_expert_intermediate_size") if second else 0
     mixed = layers_by_step(configuration, layers)
     bias = configuration.flag("qkv_bias" if second else "attention_bias", second)
     window = configuration.optional("sliding_window") if configuration.flag("use_sliding_window") else None
@@ -77,7 +77,7 @@ def _qwen_moe(
 
     def feed_forward(name: str, layer: int) -> Iterator[Weight]:
         if layer not in mixed:
-            yield from weights.gated_mlp(f"{name}.mlp", layer, hidden, configuration.integer("intermediate_size"))
+            yield from weights.gated_mlp(f"{name}.mlp", layer, hidden, configuration.positive("intermediate_size"))
             return
         yield from router(f"{name}.mlp.gate", count, hidden, layer)
         yield from experts_of_layer(f"{name}.mlp.experts", layer, hidden, inner, count)
@@ -90,6 +90,6 @@ def _qwen_moe(
         attention,
         feed_forward,
         (KeyValueLayers(tuple(range(layers)), heads, key_value_heads, head, head, window),),
-        Experts(mixed, count, configuration.integer("num_experts_per_tok"), inner, shared),
+        Experts(mixed, count, configuration.positive("num_experts_per_tok"), inner, shared),
         prefix=prefix,
     ).replaced(head_size=head)
