@@ -31,7 +31,8 @@ def activation_bytes(checkpoint: Checkpoint, settings: MemorySettings, stage: St
     embedded = encoders.output_bytes(architecture, batch, settings) if stage.first and runner != "v0" else 0
     decoding = decoder.peak_bytes(checkpoint, batch, settings, stage, device, behaviour, runner)
     sampled = sampling.peak_bytes(architecture, batch, settings, runner, behaviour) if stage.last else 0
-    peak = max(encoding, embedded + decoding, embedded + sampled)
+    workspace = decoder.workspace_bytes(checkpoint, batch, settings, stage, behaviour)
+    peak = max(encoding, embedded + workspace + decoding, embedded + workspace + sampled)
     if not behaviour.persistent_inside:
         return peak
     return peak + _kept_bytes(architecture.vocabulary_size or 0, batch, settings, runner, stage)

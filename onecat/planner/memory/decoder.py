@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onecat.checkpoints import Architecture, Checkpoint
-from onecat.checkpoints.architectures import KeyValueLayers, LatentLayers, StateLayers
+from onecat.checkpoints.architectures import Experts, KeyValueLayers, LatentLayers, StateLayers
 from onecat.planner.memory.batches import Batch
 from onecat.planner.memory.layouts import kernel_of
 from onecat.planner.memory.records import Device, MemorySettings
@@ -45,25 +45,40 @@ def _feed_forward(
     return states * batch.states + batch.tokens * 3 * inner * batch.size + copy
 
 
+def workspace_bytes(
+    checkpoint: Checkpoint, batch: Batch, settings: MemorySettings, stage: Stage, behaviour: Behaviour
+) -> int:
+    """What mixtures of experts work in, where the engine keeps it from layer to layer and beyond: 0 elsewhere.
+
+    Source: vllm/v1/worker/workspace.py; workspace_shapes in vllm/model_executor/layers/fused_moe/experts/triton_moe.py.
+    """
+    experts = checkpoint.architecture.experts
+    if behaviour.moe_chunk or experts is None or not set(experts.layers) & set(stage.layers):
+        return 0
+    inner, hidden = _inner(experts, settings), checkpoint.architecture.hidden_size or 0
+    rows = batch.tokens * experts.per_token
+    return rows * (max(inner, hidden) + max(2 * inner, hidden)) * batch.size
+
+
+def _inner(experts: Experts, settings: MemorySettings) -> int:
+    return experts.intermediate_size // (1 if settings.expert_parallel else settings.tensor_parallel)
+
+
 def _mixture(
     checkpoint: Checkpoint, batch: Batch, settings: MemorySettings, device: Device, behaviour: Behaviour
 ) -> int:
-    """Two caches of a chunk's tokens for each of their experts, the larger of two shared ones and the product.
+    """Beside what is kept: caches of a chunk's tokens for each of their experts, scores, and what is shared.
 
-    Source: vllm/model_executor/layers/fused_moe/fused_moe.py (fused_experts_impl, workspace_shapes).
+    Source: vllm/model_executor/layers/fused_moe/fused_moe.py (fused_experts_impl) at 0.10.2.
     """
     architecture = checkpoint.architecture
     experts = architecture.experts
     assert experts is not None
-    inner = experts.intermediate_size
-    if not settings.expert_parallel:
-        inner //= settings.tensor_parallel
-    tokens = min(batch.tokens, behaviour.moe_chunk or batch.tokens)
-    hidden = architecture.hidden_size or 0
-    rows = tokens * experts.per_token
-    caches = rows * (max(2 * inner, hidden) + inner) * batch.size
+    inner, hidden = _inner(experts, settings), architecture.hidden_size or 0
+    rows = min(batch.tokens, behaviour.moe_chunk or batch.tokens) * experts.per_token
+    caches = rows * (max(2 * inner, hidden) + inner) * batch.size if behaviour.moe_chunk else 0
     if _quantised_activations(checkpoint, settings, device):
-        caches += tokens * hidden + rows * inner
+        caches += batch.tokens * hidden + rows * inner
     shared = 3 * experts.shared_intermediate_size // settings.tensor_parallel
     scores = batch.tokens * experts.count * (4 + batch.size)
     return 4 * batch.states + max(caches, batch.tokens * shared * batch.size) + scores

@@ -21,6 +21,8 @@ def overhead_bytes(checkpoint: Checkpoint, settings: MemorySettings, device: Dev
     Versions before 0.6.5 count all that is in use on the device, the context with it.
     """
     del checkpoint
+    if settings.platform == "cpu":
+        return int(_table()["process"]["mib"]) * MIB
     if settings.platform != "cuda":
         return 0
     behaviour = behaviour_of(settings.engine_version)
