@@ -25,7 +25,7 @@ from onecat.images import (
     build_wheel,
     render_context,
 )
-from onecat.images.docker_build import build_stage
+from onecat.images.docker_build import STAGE_LABEL, build_stage
 from onecat.images.lock_session import LockSession
 from onecat.images.wheels import file_sha256
 from onecat.paths import Home
@@ -113,11 +113,19 @@ def workshop(
     image = profile.image.model_copy(update={"patches": str(folder / "vllm-0.27.1"), "tag": TAG})
     options = BuildOptions(PackageOrigins(find_links=find_links, offline=True), max_jobs=3)
     small = profile.model_copy(update={"image": image})
+    forget_builds(docker_client)
     yield Workshop(docker_client, docker_daemon.host, small, archive, options, folder)
+    forget_builds(docker_client)
+
+
+def forget_builds(docker_client: Any) -> None:
+    """Remove what builds of these tests have left, stages too: a run that was killed leaves layers, which the next one
+    would take as they are in place of building them."""
     for each in docker_client.images.list():
         for name in each.tags:
             if name.startswith(TAG.partition(":")[0]):
                 docker_client.images.remove(name, force=True)
+    docker_client.images.prune(filters={"label": f"{STAGE_LABEL}={TAG}"})
 
 
 @pytest.fixture(scope="module")
