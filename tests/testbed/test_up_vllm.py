@@ -31,7 +31,7 @@ proxy:
   listen: 127.0.0.1:{proxy_port}
 start:
   # Each start takes several times as long: what counts is that it never is silent for so long.
-  silence_seconds: 8
+  silence_seconds: 15
   allow_repeated_token: true
 restart:
   backoff_seconds: 0.1
