@@ -23,7 +23,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.js
 LARGE_INDEX = 1 << 20
 """Bytes above which an index is searched for the names of its files and not parsed: some have 200,000 lines."""
 
-_FILE_IN_INDEX = re.compile(rb'": ?"([^"\\]+\.safetensors)"')
+_END_OF_FILE = b'.safetensors"'
 
 OTHER_COPIES = re.compile(r"^(consolidated|pytorch_model|adapter)[-.]")
 """Files of the same weights in another layout, which engines leave out when there are others
@@ -141,7 +141,11 @@ def _listed(path: Path, problems: list[Problem]) -> set[str]:
     if not path.is_file():
         return set()
     if path.stat().st_size > LARGE_INDEX:
-        found = {name.decode("utf-8", "replace") for name in set(_FILE_IN_INDEX.findall(path.read_bytes()))}
+        before = path.read_bytes().split(_END_OF_FILE)[:-1]
+        found = {
+            name.decode("utf-8", "replace") + ".safetensors"
+            for name in {text[text.rfind(b'"') + 1 :] for text in before}
+        }
         if found:
             return found
     weight_map = (read_json(path, problems) or {}).get("weight_map")
