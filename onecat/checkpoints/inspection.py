@@ -9,7 +9,7 @@ from onecat.checkpoints.architectures import describe
 from onecat.checkpoints.collapsing import collapsed
 from onecat.checkpoints.contradictions import contradictions
 from onecat.checkpoints.directory import read_directory, read_whole_or_header
-from onecat.checkpoints.listing import read_listing
+from onecat.checkpoints.listing import LISTS, read_listing
 from onecat.checkpoints.measuring import computed_shares, draft_modules, measured_shares
 from onecat.checkpoints.quantization import read_quantization
 from onecat.checkpoints.reconstruction import from_tensors
@@ -97,7 +97,7 @@ def _read_file(path: Path) -> Source:
         document = json.loads(text)
     except (ValueError, RecursionError):
         document = None
-    if isinstance(document, dict) and not {"siblings", "files", "Files", "data"} & document.keys():
+    if isinstance(document, dict) and not document.keys() & set(LISTS):
         problems: list[Problem] = []
         if path.name == INDEX or "weight_map" in document:
             return _index(path, document)

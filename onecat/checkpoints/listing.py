@@ -17,6 +17,9 @@ from onecat.checkpoints.records import Problem
 from onecat.checkpoints.sources import INDEX, Source, read_documents
 from onecat.errors import OnecatError
 
+LISTS = ("siblings", "files", "Files", "data", "Data")
+"""Fields that hold the list of files where a hub answers with an object."""
+
 _LS = re.compile(r"^[-lr][rwxsStT-]{9}[.+@]?\s+\d+\s+\S+\s+\S+\s+(?P<size>\d+)\s+\S+\s+\S+\s+\S+\s+(?P<name>.+)$")
 _SIZE_FIRST = re.compile(r"^(?P<size>\d+)\s+(?P<name>\S.*)$")
 _NAME_FIRST = re.compile(r"^(?P<name>\S.*?)\s+(?P<size>\d+)$")
@@ -77,7 +80,7 @@ def _entries(text: str) -> Iterator[tuple[str, int]]:
 def _json_entries(document: Any) -> Iterator[tuple[str, int]]:
     files = document
     if isinstance(document, dict):
-        files = next((document[key] for key in ("siblings", "files", "Files", "data") if key in document), [])
+        files = next((document[key] for key in LISTS if key in document), [])
         if isinstance(files, dict):
             files = files.get("Files", [])
     for entry in files if isinstance(files, list) else []:

@@ -33,7 +33,7 @@ def inspect_model(
     from onecat.render.models import model_document, model_text
 
     seen = inspect(path)
-    told = _inspection(seen)
+    told = inspection_of(seen)
     if as_json:
         console.print_json(model_document(told))
     else:
@@ -42,7 +42,8 @@ def inspect_model(
         raise typer.Exit(ExitCode.NO)
 
 
-def _inspection(seen: Checkpoint) -> Inspection:
+def inspection_of(seen: Checkpoint) -> Inspection:
+    """What is told of a checkpoint."""
     from onecat.checkpoints.measuring import active_parameters, shares_of
     from onecat.planner.memory.kept import kept
     from onecat.render.models import Inspection

@@ -190,3 +190,100 @@ def test_our_reader_agrees_with_the_safetensors_library(checkpoint: Path) -> Non
             name: file.get_slice(name).get_shape()
             for name in file.keys()  # noqa: SIM118 - no mapping
         }
+
+
+def cut_after_headers(directory: Path) -> None:
+    for path in directory.glob("*.safetensors"):
+        data = path.read_bytes()
+        path.write_bytes(data[: 8 + int.from_bytes(data[:8], "little")])
+
+
+def test_a_directory_of_headers_tells_all_that_the_weights_would(checkpoint: Path) -> None:
+    whole = inspect(checkpoint)
+    cut_after_headers(checkpoint)
+    (checkpoint / "tokenizer.json").unlink()
+    seen = inspect(checkpoint)
+    assert (seen.tensors, seen.parameters, seen.weight_bytes) == (whole.tensors, whole.parameters, whole.weight_bytes)
+    assert [(problem.code, problem.severity) for problem in seen.problems] == [
+        ("headers-only", "info"),
+        ("missing-tokenizer", "info"),
+    ]
+
+
+def test_one_file_without_its_weights_among_whole_ones_is_truncated(checkpoint: Path) -> None:
+    data = (checkpoint / "model.safetensors").read_bytes()
+    header = b'{"model.extra.weight":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}'
+    (checkpoint / "more.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    assert codes(checkpoint) == ["truncated"]
+    assert (checkpoint / "model.safetensors").read_bytes() == data
+
+
+def test_a_file_that_is_cut_still_tells_its_tensors(checkpoint: Path) -> None:
+    whole = inspect(checkpoint)
+    path = checkpoint / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    seen = inspect(checkpoint)
+    assert (seen.tensors, [problem.code for problem in seen.problems]) == (whole.tensors, ["truncated"])
+
+
+def test_a_config_alone_is_computed(checkpoint: Path) -> None:
+    whole, alone = inspect(checkpoint), inspect(checkpoint / "config.json")
+    assert (alone.parameters, alone.weight_bytes) == (whole.parameters, whole.weight_bytes)
+    assert (alone.measured, alone.tensors, alone.files, alone.problems) == (False, (), (), ())
+    assert alone.directory == str(checkpoint / "config.json")
+
+
+def test_one_weight_file_is_looked_at_with_the_configuration_beside_it(checkpoint: Path) -> None:
+    whole, alone = inspect(checkpoint), inspect(checkpoint / "model.safetensors")
+    assert (alone.architecture, alone.tensors, alone.problems) == (whole.architecture, whole.tensors, ())
+
+
+def test_an_index_alone_tells_the_size_that_it_states(checkpoint: Path) -> None:
+    index = {"metadata": {"total_size": 123456}, "weight_map": {"a": "model-00001-of-00002.safetensors"}}
+    path = checkpoint / "model.safetensors.index.json"
+    path.write_text(json.dumps(index))
+    seen = inspect(path)
+    assert (seen.weight_bytes, seen.measured, seen.files) == (123456, False, ("model-00001-of-00002.safetensors",))
+    (checkpoint / "model.safetensors").unlink()
+    assert (codes(checkpoint), inspect(checkpoint).weight_bytes) == (["missing-shard", "size-differs"], 123456)
+
+
+def test_only_files_of_the_index_are_looked_at(checkpoint: Path) -> None:
+    whole = inspect(checkpoint)
+    (checkpoint / "consolidated.safetensors").write_bytes((checkpoint / "model.safetensors").read_bytes())
+    assert inspect(checkpoint).weight_bytes == whole.weight_bytes
+    (checkpoint / "consolidated.safetensors").rename(checkpoint / "copy.safetensors")
+    assert inspect(checkpoint).tensors[0].count == 2
+    (checkpoint / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model.safetensors"}}))
+    assert inspect(checkpoint).tensors == whole.tensors
+
+
+def test_the_files_of_a_large_index_are_those_of_a_small_one(tmp_path: Path) -> None:
+    from onecat.checkpoints.directory import LARGE_INDEX, _listed
+
+    files = [f"model-{number:05d}-of-00100.safetensors" for number in range(1, 101)]
+    weights = {f"model.layers.{number}.self_attn.q_proj.weight": files[number % 100] for number in range(30_000)}
+    path = tmp_path / "model.safetensors.index.json"
+    for indent in (None, 2):
+        path.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": weights}, indent=indent))
+        assert path.stat().st_size > LARGE_INDEX
+        assert _listed(path, []) == set(files)
+
+
+@pytest.mark.parametrize("name", ["config.json", "weights.safetensors", "listing.txt"])
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"{", b"null", b"3", b'"x"'])
+def test_a_file_that_is_nothing_of_this_is_refused_with_its_name(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(OnecatError) as caught:
+        inspect(tmp_path / name)
+    assert name in str(caught.value) and caught.value.code == 2
+
+
+def test_what_looks_at_a_checkpoint_is_the_same_twice_and_can_be_pickled(checkpoint: Path) -> None:
+    import pickle
+
+    config = json.loads((checkpoint / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    seen = inspect(checkpoint)
+    assert seen == inspect(checkpoint) == pickle.loads(pickle.dumps(seen))
