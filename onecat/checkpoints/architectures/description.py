@@ -69,6 +69,7 @@ def common(configuration: Configuration) -> Architecture:
         rope_type=_rope_type(text.get("rope_parameters") or text.get("rope_scaling")),
         rotary_share=_rotary_share(text),
         rotary_sections=_has_sections(text.get("rope_parameters") or text.get("rope_scaling")),
+        rotary_windows=any(name in text for name in ("rope_local_base_freq", "swa_rope_theta")),
         tied_embeddings=configuration.tied,
     )
 

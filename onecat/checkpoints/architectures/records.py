@@ -163,7 +163,8 @@ class Architecture:
     caches: what its layers keep, groups of layers alike; draft_caches: what the layers of the part "draft" keep
     where an engine loads them, their indices counted on from the last layer; weights: all parameters.
     rope_type: how positions are stretched (`yarn`), "several" when layers differ, None for not at all.
-    rotary_share: of a head's elements that positions turn; rotary_sections: positions have several parts (mrope).
+    rotary_share: of a head's elements that positions turn; rotary_sections: positions have several parts (mrope);
+    rotary_windows: layers with a window turn positions by a base of their own.
     estimated: why caches and weights are no more than an estimate; None when they follow from the configuration.
     """
 
@@ -181,6 +182,7 @@ class Architecture:
     rope_type: str | None = None
     rotary_share: float = 1.0
     rotary_sections: bool = False
+    rotary_windows: bool = False
     tied_embeddings: bool = False
     caches: tuple[Cache, ...] = ()
     draft_caches: tuple[Cache, ...] = ()

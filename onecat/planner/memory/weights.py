@@ -78,7 +78,10 @@ def rotary_bytes(architecture: Architecture, settings: MemorySettings) -> int:
     Source: vllm/model_executor/layers/rotary_embedding/base.py, mrope.py, __init__.py (_ROPE_DICT).
     """
     sizes = {
-        (each.window is not None and architecture.rope_type == "several", each.head_size)
+        (
+            each.window is not None and (architecture.rotary_windows or architecture.rope_type == "several"),
+            each.head_size,
+        )
         for each in architecture.caches
         if isinstance(each, KeyValueLayers) and not each.cross
     }

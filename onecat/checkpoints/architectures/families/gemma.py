@@ -85,4 +85,4 @@ def _text(configuration: Configuration, style: Style) -> Architecture:
         vocab_size=262208, num_attention_heads=8, num_key_value_heads=4, head_dim=256, sliding_window=4096,
         max_position_embeddings=131072,
     )  # fmt: skip
-    return decoder(filled, style, lambda layer: (layer + 1) % pattern != 0)
+    return decoder(filled, style, lambda layer: (layer + 1) % pattern != 0).replaced(rotary_windows=True)
