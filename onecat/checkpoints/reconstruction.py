@@ -144,7 +144,7 @@ def _caches(
         found.windows = "a sliding window is stated and not for which layers, so all are taken to keep every token"
     key_values: list[KeyValueLayers] = []
     latent: dict[LatentLayers, list[int]] = {}
-    for layer in range(layers):
+    for layer in range(layers - (configuration.optional("num_kv_shared_layers") or 0)):
         shapes = by_layer.get(layer, {})
         compressed = _latent(shapes, architecture.attention_heads or 1)
         if compressed is not None:

@@ -53,7 +53,10 @@ def _filled(stated: Configuration) -> Configuration:
 
 
 def _text(configuration: Configuration, prefix: str) -> Architecture:
-    """The decoder. Layers at the end that share keys and values have none of their own."""
+    """The decoder. The last `num_kv_shared_layers` read keys and values of others and keep none.
+
+    Checkpoints hold the projections of those layers all the same; transformers ignores them.
+    """
     layers, tied = configuration.integer("num_hidden_layers"), configuration.ties(True)
     every = tuple(_layer(configuration, index, layers) for index in range(layers))
     kept = layers - configuration.integer("num_kv_shared_layers", default=0)
@@ -104,17 +107,16 @@ def _layer(configuration: Configuration, layer: int, layers: int) -> KeyValueLay
 def _layer_weights(
     configuration: Configuration, prefix: str, layer: int, cache: KeyValueLayers, keeps: bool
 ) -> Iterator[Weight]:
-    """keeps: the layer has keys and values of its own. With `attention_k_eq_v` global layers have no v_proj."""
+    """keeps: the layer keeps keys and values. With `attention_k_eq_v` global layers have no v_proj."""
     hidden, attention = configuration.positive("hidden_size"), f"{prefix}.self_attn"
     bias = configuration.flag("attention_bias")
     queries, keys = cache.query_heads * cache.head_size, cache.key_value_heads * cache.head_size
     yield from weights.linear(f"{attention}.q_proj", queries, hidden, layer, bias=bias)
     yield weights.norm(f"{attention}.q_norm", cache.head_size, layer)
-    if keeps:
-        yield from weights.linear(f"{attention}.k_proj", keys, hidden, layer, bias=bias)
-        yield weights.norm(f"{attention}.k_norm", cache.head_size, layer)
-        if cache.window is not None or not configuration.flag("attention_k_eq_v"):
-            yield from weights.linear(f"{attention}.v_proj", keys, hidden, layer, bias=bias)
+    yield from weights.linear(f"{attention}.k_proj", keys, hidden, layer, bias=bias)
+    yield weights.norm(f"{attention}.k_norm", cache.head_size, layer)
+    if cache.window is not None or not configuration.flag("attention_k_eq_v"):
+        yield from weights.linear(f"{attention}.v_proj", keys, hidden, layer, bias=bias)
     yield from weights.linear(f"{attention}.o_proj", hidden, queries, layer, bias=bias)
     wide = configuration.flag("use_double_wide_mlp") and not keeps
     inner = configuration.positive("intermediate_size") * (2 if wide else 1)

@@ -47,7 +47,6 @@ def test_the_last_layers_of_the_small_gemma_4_read_keys_and_values_of_others() -
     assert sorted(layer for each in key_values(architecture) for layer in each.layers) == list(range(15))
     shapes = {each.name: each.shape for each in architecture.weights}
     prefix = "model.language_model.layers"
-    assert f"{prefix}.15.self_attn.k_proj.weight" not in shapes and f"{prefix}.15.self_attn.q_proj.weight" in shapes
     assert (shapes[f"{prefix}.14.mlp.up_proj.weight"], shapes[f"{prefix}.15.mlp.up_proj.weight"]) == (
         (6144, 1536),
         (12288, 1536),
