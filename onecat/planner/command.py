@@ -57,7 +57,11 @@ def arguments_of(
             "planner" if container is not None else _layer(deployment, "port"),
         ),
     ]
-    found = [model, "--served-model-name", served_name, "--host", host, "--port", str(port)]
+    # A name that begins with a dash would be read as a flag.
+    named = (
+        [f"--served-model-name={served_name}"] if served_name.startswith("-") else ["--served-model-name", served_name]
+    )
+    found = [model, *named, "--host", host, "--port", str(port)]
     return _with_flags(found, reasons, settings)
 
 

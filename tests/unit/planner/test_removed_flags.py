@@ -34,10 +34,10 @@ def test_a_misspelt_flag_is_refused_with_the_one_that_was_meant(planned: Callabl
 
 
 def test_chunked_prefill_of_old_guides_is_a_flag_without_a_word_behind_it(planned: Callable[..., Plan]) -> None:
-    with pytest.raises(OnecatError, match="`enable-chunked-prefill` is 'False'") as caught:
-        planned("cpu", {"serve.enable-chunked-prefill": "False"})
+    with pytest.raises(OnecatError, match="`enable-chunked-prefill` is 'on'") as caught:
+        planned("cpu", {"serve.enable-chunked-prefill": "on"})
     assert caught.value.expected == "true or false"
-    assert "--no-enable-chunked-prefill" in planned("cpu", {"serve.enable-chunked-prefill": False}).server_args
+    assert "--no-enable-chunked-prefill" in planned("cpu", {"serve.enable-chunked-prefill": "False"}).server_args
 
 
 def test_kv_cache_dtype_fp16_is_refused_with_the_reason(planned: Callable[..., Plan]) -> None:
