@@ -4,6 +4,7 @@ In: an engine's name and version, flag values, log lines. Out: its `FlagSchema`,
 A new engine version is a file in schemas/ (tools/flag_schema.py writes it), a new phase a row in log_phases.yaml.
 """
 
+from onecat.engines.capabilities import BFLOAT16_CAPABILITY, least_capability
 from onecat.engines.flags import parse_size, typed, words, wrong_value
 from onecat.engines.phases import phase_of
 from onecat.engines.records import Engine, Flag, FlagSchema, Phase, RemovedFlag
@@ -11,6 +12,7 @@ from onecat.engines.served import added_after, removed_after
 from onecat.engines.tables import engine, flag_schema, flag_schema_digest, removed_flags
 
 __all__ = [
+    "BFLOAT16_CAPABILITY",
     "Engine",
     "Flag",
     "FlagSchema",
@@ -20,6 +22,7 @@ __all__ = [
     "engine",
     "flag_schema",
     "flag_schema_digest",
+    "least_capability",
     "parse_size",
     "phase_of",
     "removed_after",

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onecat.engines import least_capability
 from onecat.planner.records import Refusal
 from onecat.planner.refusals.situation import Situation, told
-
-COMPRESSED_TENSORS_CAPABILITY = dict.fromkeys(
-    ("pack-quantized", "int-quantized", "float-quantized", "nvfp4-pack-quantized"), 75
-)
-"""Least compute capability, ten times, of the schemes behind each `format` of compressed-tensors; the method as a whole
-states less (get_min_capability in vllm .../quantization/compressed_tensors/schemes/)."""
 
 
 def quantization(at: Situation) -> Iterator[Refusal]:
@@ -43,10 +38,7 @@ def quantization(at: Situation) -> Iterator[Refusal]:
         )
         return
     method = asked if isinstance(asked, str) else stored
-    least = known.get(method) if method is not None else None
-    if method == "compressed-tensors" and form is not None:
-        least = COMPRESSED_TENSORS_CAPABILITY.get(form, least)
-        least = known.get(f"{method}/{form}", least)
+    least = least_capability(at.schema, method, form) if method is not None else None
     if at.capability is not None and least is not None and at.capability < least:
         yield Refusal(
             "quantization-capability",
