@@ -11,6 +11,7 @@ from onecat.knowledge.pcie import pcie_generation
 from onecat.planner.flags import FlagValue, Setting
 from onecat.planner.hardware import GIB, MIB, Card
 from onecat.planner.layouts import ranked
+from onecat.planner.parts import undivided
 from onecat.planner.records import Layout
 from onecat.planner.sizing import CPU_KV_VARIABLE, Question, Sizing, offloaded_bytes, size
 
@@ -127,10 +128,13 @@ def _more_cards(question: Question, layout: Layout) -> Iterator[Change]:
             replace(last, index=last.index + extra + 1) for extra in range(count - len(hardware.cards))
         )
         wider = replace(question, hardware=replace(hardware, cards=cards, pairs=()))
-        best = next(iter(ranked(wider)), None)
-        if best is not None and best.sizing.fits:
-            yield Change(f"{count} such cards: {told_layout(best.layout)}", best.sizing.largest)
-            return
+        for tensor, stages in ((count, 1), (count // 2, 2), (count // 4, 4)):
+            if tensor < 1 or stages > (question.checkpoint.architecture.layers or 1) or undivided(question, tensor):
+                continue
+            found = _fits(wider, Layout(tensor, stages))
+            if found is not None:
+                yield Change(f"{count} such cards: {told_layout(Layout(tensor, stages))}", found.largest)
+                return
 
 
 def told_layout(layout: Layout) -> str:

@@ -59,7 +59,7 @@ def cost_of(
     for stage in range(stages):
         group = cards[stage * tensor : (stage + 1) * tensor]
         weights = max(each.weights for each in found.per_gpu[stage * tensor : (stage + 1) * tensor])
-        read = weights / (min(_bandwidth(each) for each in group) * 1e9)
+        read = max(weights, 1) / (min(_bandwidth(each) for each in group) * 1e9)
         link = slowest(hardware, group)
         small, each_token = _sums(link, tensor, layers / stages, hidden)
         by_stage.append((read, small, each_token))

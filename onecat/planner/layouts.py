@@ -13,8 +13,11 @@ from onecat.planner.sizing import Question, Sizing, size
 from onecat.planner.topology import arranged, slowest
 
 MOST_CARDS = 16
-WANTED_LENGTH = 8192
+WANTED_LENGTH = 32768
 """Tokens of context that a layout shall hold where nobody asked for a length; the model's own where that is less."""
+
+STAGES = (2, 4, 8)
+"""Counts of pipeline stages that are compared, beside one and as many as there are cards."""
 
 CLOSE = 1.1
 """A cost up to a tenth above the best is as good: the figures are rough, and the simpler layout wins."""
@@ -85,7 +88,8 @@ def _possible(question: Question, count: int) -> Iterator[Layout]:
     for tensor in range(1, count + 1):
         if undivided(question, tensor):
             continue
-        for stages in range(1, min(count // tensor, layers) + 1):
+        most = min(count // tensor, layers)
+        for stages in sorted({1, most, *(each for each in STAGES if each <= most)}):
             yield Layout(tensor, stages, count // (tensor * stages))
 
 

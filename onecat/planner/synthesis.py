@@ -20,7 +20,7 @@ from onecat.planner.hardware import hardware_of
 from onecat.planner.layouts import Candidate, candidate, ranked
 from onecat.planner.prompts import Prompts
 from onecat.planner.records import ContainerPlan, HostMount, Layout, LayoutOption, Plan
-from onecat.planner.refusals import Situation, longest_context, refusals
+from onecat.planner.refusals import IMPOSSIBLE, Situation, longest_context, refusals
 from onecat.planner.sizing import Question, Sizing, size, why_unknown
 from onecat.planner.told import memory_of, told_candidates
 from onecat.planner.warnings import warnings_of
@@ -156,7 +156,9 @@ def _plan(deployment: Deployment, profile: Profile, facts: Facts | None, made: D
     )
     if made.sizing is None:
         return replace(plan, unknown=why_unknown(question, layout))
-    return replace(memory_of(plan, made.sizing), rough_seconds_per_token=_rough_seconds(made))
+    possible = not any(each.code in IMPOSSIBLE for each in plan.refusals)
+    sized = memory_of(plan, made.sizing)
+    return replace(sized, fits=sized.fits and possible, rough_seconds_per_token=_rough_seconds(made))
 
 
 def _rough_seconds(made: Decision) -> float | None:

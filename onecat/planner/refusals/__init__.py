@@ -22,7 +22,7 @@ from onecat.planner.refusals import (
 )
 from onecat.planner.refusals.situation import Situation, longest_context
 
-__all__ = ["MEMORY_RULES", "RULES", "Situation", "longest_context", "refusals"]
+__all__ = ["IMPOSSIBLE", "MEMORY_RULES", "RULES", "Situation", "longest_context", "refusals"]
 
 Rule = Callable[[Situation], Iterator[Refusal]]
 
@@ -48,22 +48,21 @@ RULES: tuple[Rule, ...] = (
 MEMORY_RULES: tuple[Rule, ...] = (memory.memory,)
 """Asked where the layout and the context are ones that there can be: sizes of others mean nothing."""
 
-MEANINGLESS_SIZES = frozenset(
+IMPOSSIBLE = frozenset(
     (
-        "max-model-len",
-        "gpu-memory-utilization",
-        "layout",
-        "tensor-parallel-heads",
-        "tensor-parallel-blocks",
-        "not-enough-gpus",
-        "not-enough-npus",
+        *("max-model-len", "gpu-memory-utilization", "layout", "not-enough-gpus", "not-enough-npus"),
+        *("tensor-parallel-heads", "tensor-parallel-blocks"),
     )
 )
+"""Codes of layouts and contexts that there cannot be: such a plan does not fit, whatever its sizes come to."""
+
+WITHOUT_SIZES = IMPOSSIBLE | {"engine-too-old", "architecture-removed"}
+"""Codes beside which a shortage of memory says nothing."""
 
 
 def refusals(situation: Situation) -> tuple[Refusal, ...]:
     """Everything the engine would refuse."""
     found = tuple(refusal for rule in RULES for refusal in rule(situation))
-    if any(each.code in MEANINGLESS_SIZES for each in found):
+    if any(each.code in WITHOUT_SIZES for each in found):
         return found
     return found + tuple(refusal for rule in MEMORY_RULES for refusal in rule(situation))

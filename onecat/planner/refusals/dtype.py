@@ -34,8 +34,8 @@ def float16(at: Situation) -> Iterator[Refusal]:
         yield Refusal(
             "dtype-float16",
             f"the engine refuses float16 for model type {kind}, whose values overflow, and a card with compute "
-            f"capability {told(at.capability)} has no bfloat16: float32 is left, at twice the memory{sizes}, and without the "
-            "kernels for float16 that onecat's patches bring",
+            f"capability {told(at.capability)} has no bfloat16: float32 is left, at twice the memory{sizes}, "
+            "without the kernels for float16 that onecat's patches bring",
             ("dtype: float32",),
         )
         return
