@@ -67,6 +67,19 @@ def vision_weights(stated: Configuration, text_hidden: int) -> Iterator[Weight]:
     yield from weights.linear("model.embed_vision.embedding_projection", text_hidden, hidden, part="vision")
 
 
+def patch_weights(vision: Configuration, text_hidden: int) -> Iterator[Weight]:
+    """What the unified model has in place of a tower: patches, merged by `pooling_kernel_size`, into embeddings."""
+    size = vision.positive("mm_embed_dim", default=3840)
+    side = vision.positive("patch_size", default=16) * vision.positive("pooling_kernel_size", default=3)
+    prefix, pixels = "model.vision_embedder.", 3 * side * side
+    table = (vision.positive("mm_posemb_size", default=1120), 2, size)
+    yield Weight(f"{prefix}pos_embedding", table, "other", part="vision")
+    yield from weights.linear(f"{prefix}patch_dense", size, pixels, bias=True, part="vision")
+    yield from weights.norms(prefix, ("patch_ln1",), pixels, bias=True, part="vision")
+    yield from weights.norms(prefix, ("patch_ln2", "pos_norm"), size, bias=True, part="vision")
+    yield from weights.linear("model.embed_vision.embedding_projection", text_hidden, size, part="vision")
+
+
 def audio_weights(stated: Configuration, text_hidden: int) -> Iterator[Weight]:
     """The tower, and the projection into the text model's embeddings."""
     audio, prefix = _audio_defaults(stated), "model.audio_tower."

@@ -44,6 +44,25 @@ def gemma4_with_towers(configuration: Configuration) -> Architecture:
     return architecture.replaced(weights=(*architecture.weights, *towers), encoders=tuple(encoders))
 
 
+@family("Gemma4UnifiedForConditionalGeneration")
+def gemma4_unified(configuration: Configuration) -> Architecture:
+    """Patches and sound go into the decoder by one matrix each, without a tower.
+
+    Source: transformers' modeling_gemma4_unified.py, configuration_gemma4_unified.py; vLLM's gemma4_unified.py (names).
+    """
+    small = {"hidden_size_per_layer_input": 0, "sliding_window": 1024, "max_position_embeddings": 262144}
+    configuration = _filled(configuration.with_defaults(**small))
+    architecture = _text(configuration, "model.language_model.")
+    hidden = configuration.positive("hidden_size")
+    inputs: list[Weight] = []
+    if (vision := configuration.section("vision_config")) is not None:
+        inputs.extend(gemma4_towers.patch_weights(vision, hidden))
+    if (audio := configuration.section("audio_config")) is not None:
+        samples = audio.positive("audio_embed_dim", default=640)
+        inputs.extend(weights.linear("model.embed_audio.embedding_projection", hidden, samples, part="audio"))
+    return architecture.replaced(weights=(*architecture.weights, *inputs))
+
+
 def _filled(stated: Configuration) -> Configuration:
     return stated.with_defaults(
         vocab_size=262144, hidden_size=2304, intermediate_size=9216, num_hidden_layers=30, num_attention_heads=8,
