@@ -7,17 +7,24 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from onecat.checkpoints import inspect
 from onecat.images import NativeRuntime
 from onecat.images.native import INSTALLING, MARKER
 from onecat.paths import Home
+from onecat.planner.memory import Device, resolved_settings
+from onecat.planner.memory.kv_cache import kv_capacity
+from onecat.planner.memory.stages import stage_layers
 from tests.testbed.command import Onecat
+from tests.testbed.ports import free_port
 
+LENGTH = 512
 BUILD = ("build", "--profile", "cpu", "--runtime", "native", "--json")
 
 
@@ -38,22 +45,28 @@ def test_a_second_build_takes_a_moment_and_changes_nothing(
     assert document["directory"] == str(engine_runtime.directory)
 
 
-@pytest.mark.engine
-def test_the_runtime_serves_a_chat_completion(
-    engine_runtime: NativeRuntime, tiny_model: Path, tmp_path: Path, free_port: Callable[[], int]
-) -> None:
-    port = free_port()
+@dataclass(frozen=True)
+class Served:
+    """What a server answered to one chat completion, and its whole log."""
+
+    answer: Any
+    log: str
+
+
+@pytest.fixture(scope="module")
+def served(engine_runtime: NativeRuntime, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    port, home = free_port(), tmp_path_factory.mktemp("served")
     arguments = ["--host", "127.0.0.1", "--port", str(port), "--served-model-name", "tiny"]
-    arguments += ["--max-model-len", "512", "--dtype", "float32", "--enforce-eager"]
+    arguments += ["--max-model-len", str(LENGTH), "--dtype", "float32", "--enforce-eager"]
     environment = {
-        "HOME": str(tmp_path),
+        "HOME": str(home),
         "PATH": "/usr/bin:/bin",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "TORCH_COMPILE_DISABLE": "1",
     }
-    log = tmp_path / "server.log"
+    log = home / "server.log"
     with log.open("w") as output:
         server = subprocess.Popen(
             engine_runtime.serve_argv([str(tiny_model), *arguments]),
@@ -67,8 +80,25 @@ def test_the_runtime_serves_a_chat_completion(
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(timeout=60)
-    content = answer["choices"][0]["logprobs"]["content"]
+    return Served(answer, log.read_text())
+
+
+@pytest.mark.engine
+def test_the_runtime_serves_a_chat_completion(served: Served) -> None:
+    content = served.answer["choices"][0]["logprobs"]["content"]
     assert len(content) == 4 and all(-20 < token["logprob"] <= 0 for token in content)
+
+
+@pytest.mark.engine
+def test_it_logs_the_kv_cache_that_onecat_computes(served: Served, tiny_model: Path) -> None:
+    architecture = inspect(tiny_model).architecture
+    flags = {"max-model-len": LENGTH, "dtype": "float32"}
+    settings = resolved_settings(flags, architecture, Device(None, 16 * 2**30), "0.27.1", platform="cpu")
+    capacity = kv_capacity(architecture, settings, stage_layers(architecture, 1), [2**30])
+    assert capacity is not None
+    assert f"GPU KV cache size: {capacity.tokens:,} tokens" in served.log
+    logged = f"Maximum concurrency for {LENGTH} tokens per request: {capacity.max_concurrency:.2f}x"
+    assert logged in served.log
 
 
 def _chat(server: subprocess.Popen[bytes], address: str, log: Path) -> Any:

@@ -21,7 +21,7 @@ def kv_capacity(
     architecture: Architecture, settings: MemorySettings, stages: Sequence[Stage], available: Sequence[int]
 ) -> KeyValueCapacity | None:
     """What `available` bytes per GPU (by stage) come to; None when they hold no block, or no layer keeps any."""
-    division = _division(architecture, settings, stages)
+    division = division_of(architecture, settings, stages)
     have = list(zip(division.stages, available, strict=True))
     counts = [memory // stage.block_bytes for stage, memory in have if stage.block_bytes]
     if not counts or min(counts) < 1:
@@ -52,11 +52,12 @@ def needed_for(
     architecture: Architecture, settings: MemorySettings, stages: Sequence[Stage], length: int
 ) -> tuple[int, ...]:
     """Bytes per GPU (by stage) that one request of `length` tokens needs."""
-    division = _division(architecture, settings, stages)
+    division = division_of(architecture, settings, stages)
     return tuple(division.needed(stage, length) for stage in division.stages)
 
 
-def _division(architecture: Architecture, settings: MemorySettings, stages: Sequence[Stage]) -> Division:
+def division_of(architecture: Architecture, settings: MemorySettings, stages: Sequence[Stage]) -> Division:
+    """How the engine of these settings divides the layers."""
     rules = rules_of(settings.engine_version)
     runner = _runner(architecture, settings)
     if runner == "v0":
