@@ -36,7 +36,7 @@ class LatentAttention:
         return cls(
             configuration.positive("hidden_size"),
             configuration.positive("num_attention_heads"),
-            configuration.optional("q_lora_rank"),
+            configuration.count("q_lora_rank") or None,
             configuration.positive("kv_lora_rank"),
             configuration.positive("qk_nope_head_dim"),
             configuration.positive("qk_rope_head_dim"),

@@ -53,7 +53,8 @@ def deepseek_language_model(
     attention = LatentAttention.of(configuration)
     hidden, layers = attention.hidden, configuration.integer("num_hidden_layers")
     drafts = configuration.count("num_nextn_predict_layers")
-    count, inner = configuration.count("n_routed_experts"), configuration.count("moe_intermediate_size")
+    count = configuration.count("n_routed_experts")
+    inner = configuration.positive("moe_intermediate_size") if count else 0
     shared = inner * configuration.count("n_shared_experts")
     mixed = layers_after_dense(configuration, layers) if count else ()
     with_experts = {*mixed, *range(layers, layers + drafts)} if mixed else set()

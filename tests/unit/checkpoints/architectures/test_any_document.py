@@ -15,6 +15,7 @@ from onecat.checkpoints.architectures import Architecture, describe
 from onecat.checkpoints.architectures.description import MOST_LAYERS
 from onecat.checkpoints.architectures.registry import families
 from tests.unit.checkpoints.architectures.test_dense_models import MODELS, by_name
+from tests.unit.checkpoints.architectures.test_sparse_models import MODELS as SPARSE_MODELS
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8),
@@ -33,7 +34,7 @@ def small(config: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-SMALL = [small(each["config"]) for each in MODELS]
+SMALL = [small(each["config"]) for each in (*MODELS, *SPARSE_MODELS)]
 
 
 def whole(architecture: Architecture) -> bool:
