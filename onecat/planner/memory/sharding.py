@@ -19,13 +19,17 @@ VOCABULARY_PADDING = 64
 """vllm/model_executor/layers/vocab_parallel_embedding.py (DEFAULT_VOCAB_PADDING_SIZE)."""
 
 _NAMES: dict[Division, str] = {
-    "vocabulary": "embed_tokens lm_head word_embeddings wte embed_tokens_per_layer embed head",
+    "vocabulary": (
+        "embed_tokens lm_head word_embeddings wte embed_tokens_per_layer embed head tok_embeddings output embed_in"
+        " embed_out"
+    ),
     "key-value": "k_proj v_proj",
-    "query-key-value": "qkv_proj query_key_value Wqkv c_attn",
+    "query-key-value": "qkv_proj query_key_value Wqkv wqkv c_attn",
     "out": (
         "q_proj gate_proj up_proj gate_up_proj q_b_proj kv_b_proj wq_b w1 w3 fc1 c_fc dense_h_to_4h qkv in_proj"
         " in_proj_qkvz in_proj_qkv in_proj_z in_proj_ba in_proj_a in_proj_b conv1d g_proj linear_fc1 wo_a"
         " q_conv1d k_conv1d v_conv1d f_b_proj g_b_proj b_proj A_log dt_bias D sinks attn_sink"
+        " per_layer_model_projection"
     ),
     "in": "o_proj down_proj out_proj w2 fc2 c_proj dense_4h_to_h dense wo wo_b linear_fc2 proj",
 }
