@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Literal
 
 from onecat.checkpoints.collapsing import collapsed
 from onecat.checkpoints.records import Problem
@@ -109,7 +110,7 @@ class _Headers:
         return header
 
 
-def read_whole_or_header(path: Path) -> tuple[Header, Problem | str | None]:
+def read_whole_or_header(path: Path) -> tuple[Header, Problem | Literal["header"] | None]:
     """A file's header, and what is wrong with the length of the file: `header` when it ends where the header does.
 
     Raises HeaderError when the header itself cannot be read, OSError when the file cannot.
@@ -121,15 +122,15 @@ def read_whole_or_header(path: Path) -> tuple[Header, Problem | str | None]:
         text = os.pread(descriptor, length, 8)
     if len(text) < length:
         raise HeaderError("truncated", f"gave {len(text)} bytes of its header of {length}")
+    if size == 8 + length:
+        header = parse_header(text)
+        return header, "header" if header.data_bytes else None
     try:
         return header_of(text, size), None
     except HeaderError as error:
         if error.code not in ("truncated", "overlong"):
             raise
-        header = parse_header(text)
-        if size == 8 + length and header.data_bytes:
-            return header, "header"
-        return header, Problem(error.code, str(error), str(path), DOWNLOAD_AGAIN)
+        return parse_header(text), Problem(error.code, str(error), str(path), DOWNLOAD_AGAIN)
 
 
 def _cut(path: Path) -> Problem:
