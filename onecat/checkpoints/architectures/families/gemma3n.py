@@ -81,8 +81,9 @@ def _text(configuration: Configuration, prefix: str) -> Architecture:
         yield weights.norm(f"{prefix}norm", hidden)
 
     return common(configuration).replaced(
-        intermediate_size=max(inner, default=0), tied_embeddings=tied, caches=caches, weights=tuple(parameters())
-    )
+        intermediate_size=max(inner, default=0), tied_embeddings=tied, caches=caches, weights=tuple(parameters()),
+        rotary_windows=True,
+    )  # fmt: skip
 
 
 def _inner_sizes(configuration: Configuration, layers: int) -> tuple[int, ...]:
