@@ -28,6 +28,7 @@ from onecat.cli.outputs import ForceOption, Output
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
+    from onecat.checkpoints.integrity import Assessment
     from onecat.config import Deployment
     from onecat.doctor import HostReport, Report
     from onecat.hosts import Target
@@ -132,7 +133,8 @@ def doctor(
 
     from onecat.probe import Observing, ProbeOptions
 
-    paths = _model_path(model or (deployment.model.path if deployment is not None else None), targets)
+    model = model or (deployment.model.path if deployment is not None else None)
+    paths = _model_path(model, targets)
     options = ProbeOptions(checked_root(root, targets), timeout, paths, sudo=sudo, load=load)
 
     def start() -> Observing:
@@ -145,8 +147,14 @@ def doctor(
     from onecat.doctor import Settings
 
     ours = _own_ports() if root == "/" and any(target.is_local for target in targets) else ()
-    settings = Settings(runtime=runtime.value if runtime else None, model=model)
+    elsewhere = frozenset(target.text for target in targets if not target.is_local)
+    settings = Settings(
+        runtime=runtime.value if runtime else None,
+        model=model,
+        assessment=_assessment(model) if saved or len(elsewhere) < len(targets) else None,
+    )
     rules = judging.load_rules(deployment, profile, settings, own_ports=ours, only=only or (), skip=skip or ())
+    rules = replace(rules, elsewhere=elsewhere)
     if smoke or image:
         options = replace(options, smoke_image=judging.smoke_image(image, rules.profile))
     form = Format.json if as_json else form
@@ -176,6 +184,15 @@ def _model_path(model: str | None, targets: Sequence[Target]) -> dict[str, str]:
         here = Path(model).expanduser().absolute()
         return {"model": str(here)} if here.exists() else {}
     return {"model": model} if model is not None and model.startswith("/") else {}
+
+
+def _assessment(model: str | None) -> Assessment | None:
+    """What is read of the checkpoint on this machine."""
+    if model is None:
+        return None
+    from onecat.checkpoints.integrity import assess
+
+    return assess(Path(model).expanduser())
 
 
 def _own_ports() -> tuple[int, ...]:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class Rules:
     """What hosts are judged by.
 
-    own_ports: on which onecat's own deployments on this machine listen. only, skip: ids or patterns of checks.
+    own_ports: on which onecat's own deployments on this machine listen. elsewhere: hosts that are other machines, on
+    which a checkpoint of this one does not lie. only, skip: ids or patterns of checks.
     """
 
     profile: Profile | None
@@ -30,6 +31,7 @@ class Rules:
     own_ports: tuple[int, ...] = ()
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
+    elsewhere: frozenset[str] = frozenset()
 
     def report(self, hosts: Iterable[HostReport]) -> Report:
         """Doctor's report on some hosts."""
@@ -58,6 +60,8 @@ class Rules:
         from onecat.doctor import HostReport, examine, suitability
 
         settings = replace(self.settings, own_ports=self.own_ports) if observation.name == "local" else self.settings
+        if observation.name in self.elsewhere:
+            settings = replace(settings, assessment=None)
         findings = examine(facts, self.profile, settings, only=self.only, skip=self.skip)
         is_open = not (self.profile or self.only or self.skip)
         suitable = suitability(facts, all_profiles(), settings) if is_open else ()

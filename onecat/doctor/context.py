@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from onecat.facts import Facts, Gpu, Nvidia, PciDevice
 
 if TYPE_CHECKING:
+    from onecat.checkpoints.integrity import Assessment
     from onecat.config import Profile
 
 RuntimeKind = Literal["native", "container"]
@@ -19,7 +20,8 @@ class Settings:
 
     port: of the server. proxy_port: of nginx, None without a proxy. runtime: None leaves it to the profile.
     own_ports: on which onecat's own deployments on that host listen. own_names: of their containers and units.
-    model: the path of the checkpoint that is to be served, None when none was named. serve: the server's flags that
+    model: the path of the checkpoint that is to be served, None when none was named. assessment: what was read of it
+    on this machine, None where it lies elsewhere. serve: the server's flags that
     onecat.yaml sets, with their values; None without one.
     """
 
@@ -29,6 +31,7 @@ class Settings:
     own_ports: tuple[int, ...] = ()
     own_names: tuple[str, ...] = ()
     model: str | None = None
+    assessment: Assessment | None = None
     serve: tuple[tuple[str, bool | int | float | str], ...] | None = None
 
 

@@ -4,6 +4,7 @@ In: a directory, lists of checksums. Out: a `Verification` with its `Fault`s. A 
 in rules/, a new form of checksum lists a file in manifests/.
 """
 
+from onecat.checkpoints.integrity.assessment import Assessment, assess
 from onecat.checkpoints.integrity.contents import Contents, read_contents
 from onecat.checkpoints.integrity.manifests import Manifest, find_manifests, read_manifest, text_of
 from onecat.checkpoints.integrity.progress import Progress
@@ -11,6 +12,7 @@ from onecat.checkpoints.integrity.records import Fault, Severity, Verification
 from onecat.checkpoints.integrity.verification import Request, is_content, static_faults, verify
 
 __all__ = [
+    "Assessment",
     "Contents",
     "Fault",
     "Manifest",
@@ -18,6 +20,7 @@ __all__ = [
     "Request",
     "Severity",
     "Verification",
+    "assess",
     "find_manifests",
     "is_content",
     "read_contents",

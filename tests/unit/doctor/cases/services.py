@@ -1,4 +1,4 @@
-"""Services, containers of others, logs of servers, the checkpoint."""
+"""Services, containers of others, logs of servers."""
 
 from __future__ import annotations
 
@@ -103,6 +103,4 @@ CASES: list[Case] = [
         log("RuntimeError: CUDA error: no kernel image is available for execution on the device"),
     ),
     case("serving.log", "skip", "no log of a server", KNOWN),
-    case("model.checkpoint", "skip", "--model PATH", KNOWN),
-    case("model.checkpoint", "skip", "onecat plan", KNOWN, V100, Settings(model="/srv/models/qwen")),
 ]
