@@ -104,8 +104,8 @@ def model_dtype(context: Context) -> Iterator[Verdict]:
         fix = ("serve: {dtype: float32} in onecat.yaml if the memory suffices", "or take another model")
         yield Verdict("fail", title, str(kind), evidence, fix)
     elif asked == "bfloat16":
-        fix = ("serve: {dtype: float16} in onecat.yaml",)
-        yield Verdict("fail", "dtype bfloat16 is asked for, and the GPU has none", "dtype", evidence, fix)
+        title = "dtype bfloat16 is asked for, and the GPU has none"
+        yield Verdict("fail", title, "dtype", evidence, ("serve: {dtype: float16} in onecat.yaml",))
     elif asked in ("float16", "half", "float32", "float"):
         yield Verdict("pass", f"The weights are served as {asked}: the GPU has no bfloat16", seen.directory, evidence)
     else:
