@@ -69,9 +69,20 @@ def common(configuration: Configuration) -> Architecture:
         rope_type=_rope_type(text.get("rope_parameters") or text.get("rope_scaling")),
         rotary_share=_rotary_share(text),
         rotary_sections=_has_sections(text.get("rope_parameters") or text.get("rope_scaling")),
+        rotary_stretch=_rotary_stretch(text.get("rope_parameters") or text.get("rope_scaling")),
         rotary_windows=any(name in text for name in ("rope_local_base_freq", "swa_rope_theta")),
         tied_embeddings=configuration.tied,
     )
+
+
+def _rotary_stretch(parameters: Any) -> float:
+    if not isinstance(parameters, Mapping):
+        return 1.0
+    inner = parameters.get("full_attention")
+    stated = inner if isinstance(inner, Mapping) else parameters
+    factor = stated.get("factor")
+    linear = "linear" in (stated.get("rope_type"), stated.get("type"))
+    return float(factor) if linear and isinstance(factor, (int, float)) and factor >= 1 else 1.0
 
 
 def _rotary_share(text: Mapping[str, Any]) -> float:

@@ -165,6 +165,7 @@ class Architecture:
     rope_type: how positions are stretched (`yarn`), "several" when layers differ, None for not at all.
     rotary_share: of a head's elements that positions turn; rotary_sections: positions have several parts (mrope);
     rotary_windows: layers with a window turn positions by a base of their own.
+    rotary_stretch: by what linear scaling lengthens the table of sines of layers without a window.
     estimated: why caches and weights are no more than an estimate; None when they follow from the configuration.
     """
 
@@ -183,6 +184,7 @@ class Architecture:
     rotary_share: float = 1.0
     rotary_sections: bool = False
     rotary_windows: bool = False
+    rotary_stretch: float = 1.0
     tied_embeddings: bool = False
     caches: tuple[Cache, ...] = ()
     draft_caches: tuple[Cache, ...] = ()

@@ -38,10 +38,14 @@ def _quantised_activations(checkpoint: Checkpoint, settings: MemorySettings, dev
 def _feed_forward(
     checkpoint: Checkpoint, batch: Batch, settings: MemorySettings, device: Device, runner: ModelRunner
 ) -> int:
-    """Residual, the layer's input and its caller's, gate and up, and their product; compiled, one more state."""
+    """Gate and up, their product, and hidden states: residual, input and output; one more when the layer is compiled.
+
+    Layer by layer, with tensor parallelism, there are two more: the output of all ranks, and the input's caller's.
+    """
     inner = (checkpoint.architecture.intermediate_size or 0) // settings.tensor_parallel
     copy = batch.tokens * inner if _quantised_activations(checkpoint, settings, device) else 0
-    states = 3 if runner == "v0" else 4
+    compiled = settings.graphs and runner != "v0"
+    states = 4 if compiled else 3 if settings.tensor_parallel == 1 else 5
     return states * batch.states + batch.tokens * 3 * inner * batch.size + copy
 
 

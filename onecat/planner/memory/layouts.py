@@ -12,9 +12,9 @@ from typing import Literal
 from onecat.checkpoints import WeightScheme
 from onecat.planner.memory.parameters import Parameter
 from onecat.planner.memory.records import Device, MemorySettings
-from onecat.planner.memory.versions import Behaviour
+from onecat.planner.memory.versions import Behaviour, behaviour_of
 
-Kernel = Literal["plain", "as-stored", "marlin", "cutlass"]
+Kernel = Literal["plain", "as-stored", "marlin", "cutlass", "triton"]
 
 DTYPE_BYTES = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}
 STORED_BYTES = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2}
@@ -25,6 +25,7 @@ VOLTA = (70, 75)
 (patches/vllm-0.27.1/add/vllm_volta, process_weights_after_loading)."""
 FP8_CAPABILITY = 89
 NVFP4_CAPABILITY = 100
+HOPPER = 9
 
 FLOAT32 = ("A_log", "e_score_correction_bias")
 """Parameters that models create in float32 whatever the dtype (vllm/model_executor/models/qwen3_next.py,
@@ -36,7 +37,7 @@ DROPPED = (".weight_shape", ".k_scale", ".v_scale")
 
 def kernel_of(scheme: WeightScheme | None, settings: MemorySettings, device: Device) -> Kernel:
     """Which layout the engine's kernel for a scheme wants on a device."""
-    capability = device.capability
+    capability, behaviour = device.capability, behaviour_of(settings.engine_version)
     if scheme is None:
         return "plain"
     if settings.platform != "cuda" or capability is None or VOLTA[0] <= capability < VOLTA[1]:
@@ -45,6 +46,8 @@ def kernel_of(scheme: WeightScheme | None, settings: MemorySettings, device: Dev
         return "cutlass" if capability >= NVFP4_CAPABILITY and scheme.activations is not None else "marlin"
     if scheme.name.startswith("fp8"):
         return "as-stored" if capability >= FP8_CAPABILITY and scheme.activations is not None else "marlin"
+    if scheme.name == "mxfp4" and capability // 10 == HOPPER and behaviour.mxfp4_triton_columns:
+        return "triton"
     if scheme.name in ("mxfp4", "mxfp8"):
         return "as-stored" if capability >= NVFP4_CAPABILITY else "marlin"
     return "marlin" if scheme.activations is None else "as-stored"
@@ -65,10 +68,16 @@ def kept_bytes(
     if parameter.suffix in DROPPED:
         return 0
     if kernel == "plain" or parameter.suffix in (".bias", "_bias"):
+        if parameter.suffix == "_bias" and parameter.experts > 1 and device.capability is not None:
+            own = 4 if behaviour.mxfp4_triton_columns and device.capability // 10 == HOPPER else own
         if row.dtype not in FLOATS:
             return elements * STORED_BYTES.get(row.dtype, 1)
         return elements * (4 if row.name.rpartition(".")[2] in FLOAT32 else own)
     assert scheme is not None
+    if kernel == "triton" and parameter.suffix == "_blocks":
+        # Hopper's layout of values pads their columns; scales stay (triton_kernels, HopperMXValueLayout).
+        *outer, groups, codes = shape
+        return math.prod(outer) * _up(groups * codes * 2, behaviour.mxfp4_triton_columns) // 2
     if kernel == "marlin":
         return _marlin(parameter, scheme, shape, own, behaviour)
     if kernel == "cutlass" and parameter.suffix.endswith("weight_scale"):

@@ -26,12 +26,13 @@ def overhead_bytes(checkpoint: Checkpoint, settings: MemorySettings, device: Dev
     if settings.platform != "cuda":
         return 0
     behaviour = behaviour_of(settings.engine_version)
-    total = _of_capability("growth", device)
-    if behaviour.communication_inside:
-        total += _of_ranks(settings.tensor_parallel)
     if not behaviour.growth_only:
-        total += _of_capability("context", device) - _of_capability("growth", device)
-    return total
+        total = _of_capability("context", device)
+    else:
+        total = _of_capability("growth", device)
+        if settings.graphs and behaviour.engine == "v1":
+            total += _of_capability("compiled", device)
+    return total + (_of_ranks(settings, device) if behaviour.communication_inside else 0)
 
 
 def outside_bytes(settings: MemorySettings, device: Device) -> int:
@@ -40,7 +41,7 @@ def outside_bytes(settings: MemorySettings, device: Device) -> int:
         return 0
     behaviour = behaviour_of(settings.engine_version)
     total = _of_capability("context", device) if behaviour.growth_only else 0
-    return total if behaviour.communication_inside else total + _of_ranks(settings.tensor_parallel)
+    return total if behaviour.communication_inside else total + _of_ranks(settings, device)
 
 
 def _of_capability(table: str, device: Device) -> int:
@@ -49,9 +50,10 @@ def _of_capability(table: str, device: Device) -> int:
     return int((below[-1] if below else rows[0])["mib"]) * MIB
 
 
-def _of_ranks(ranks: int) -> int:
-    rows: Sequence[Any] = _table()["communication"]
-    return int(next((each for each in rows if each["ranks"] >= ranks), rows[-1])["mib"]) * MIB
+def _of_ranks(settings: MemorySettings, device: Device) -> int:
+    own = f"communication_{device.capability}"
+    rows: Sequence[Any] = _table().get(own) or _table()["communication"]
+    return int(next((each for each in rows if each["ranks"] >= settings.tensor_parallel), rows[-1])["mib"]) * MIB
 
 
 @functools.cache

@@ -36,9 +36,9 @@ def peak_bytes(
     """
     vocabulary = architecture.vocabulary_size or 0
     logits = batch.sequences * vocabulary
-    # With tensor parallelism the parts that are gathered are alive with the whole.
+    # With tensor parallelism the own part is alive with all parts, one after the other and put together.
     own = logits * batch.size
-    gathered = own if settings.tensor_parallel == 1 else own + own // settings.tensor_parallel
+    gathered = own if settings.tensor_parallel == 1 else 2 * own + own // settings.tensor_parallel
     chosen_from = batch.sequences * batch.hidden
     if runner == "v2":
         return batch.states + chosen_from + gathered

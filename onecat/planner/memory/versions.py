@@ -36,6 +36,7 @@ class Behaviour:
     v2_graphs_inside: bool
     moe_chunk: int
     mxfp4_rounding: tuple[int, int]
+    mxfp4_triton_columns: int
 
 
 @functools.cache

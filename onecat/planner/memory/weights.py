@@ -30,7 +30,7 @@ def weight_bytes(checkpoint: Checkpoint, settings: MemorySettings, stage: Stage,
     for each in parameters(checkpoint):
         if _held(each.weight, architecture, stage, settings):
             total += _bytes(each, architecture, settings, device)
-    return total + rotary_bytes(architecture, settings) + _absorbed_bytes(architecture, settings, stage)
+    return total + rotary_bytes(architecture, settings) + _absorbed_bytes(checkpoint, settings, stage)
 
 
 def _held(weight: Weight, architecture: Architecture, stage: Stage, settings: MemorySettings) -> bool:
@@ -74,31 +74,37 @@ def _bytes(parameter: Parameter, architecture: Architecture, settings: MemorySet
 def rotary_bytes(architecture: Architecture, settings: MemorySettings) -> int:
     """The tables of sines and cosines, one for each kind of attention that turns positions in its own way.
 
-    [max_position_embeddings, rotary size] in the model's dtype; four times as many positions when they have sections.
-    Source: vllm/model_executor/layers/rotary_embedding/base.py, mrope.py, __init__.py (_ROPE_DICT).
+    [max_position_embeddings, rotary size] in the model's dtype; as many times longer as linear scaling stretches it,
+    and four times when positions have sections, which a model without towers has not.
+    Source: vllm/model_executor/layers/rotary_embedding/base.py, linear_scaling_rope.py, mrope.py, __init__.py
+    (_ROPE_DICT); vllm/model_executor/models/config.py (mrope_section).
     """
+    own_tables = architecture.rotary_windows or architecture.rope_type == "several"
     sizes = {
-        (
-            each.window is not None and (architecture.rotary_windows or architecture.rope_type == "several"),
-            each.head_size,
-        )
+        (each.window is not None and own_tables, each.head_size)
         for each in architecture.caches
         if isinstance(each, KeyValueLayers) and not each.cross
     }
-    elements = sum(int(size * architecture.rotary_share) for _, size in sizes)
+    elements = sum(
+        int(size * architecture.rotary_share) * (1 if windowed else architecture.rotary_stretch)
+        for windowed, size in sizes
+    )
     elements += sum({each.rope_size for each in architecture.caches if isinstance(each, LatentLayers)})
-    positions = (architecture.max_position_embeddings or 0) * (SECTIONED if architecture.rotary_sections else 1)
-    return positions * elements * DTYPE_BYTES[settings.dtype]
+    sectioned = architecture.rotary_sections and architecture.encoders
+    positions = (architecture.max_position_embeddings or 0) * (SECTIONED if sectioned else 1)
+    return int(positions * elements) * DTYPE_BYTES[settings.dtype]
 
 
-def _absorbed_bytes(architecture: Architecture, settings: MemorySettings, stage: Stage) -> int:
-    """kv_b_proj again, unquantised, as two matrices for each head.
+def _absorbed_bytes(checkpoint: Checkpoint, settings: MemorySettings, stage: Stage) -> int:
+    """Keys and values of kv_b_proj once more, in the form that latent attention calculates with.
 
+    Where that weight is not quantised, the part for values stays a view of it.
     Source: vllm/model_executor/layers/attention/mla_attention.py (process_weights_after_loading: W_UV, W_UK_T).
     """
-    elements = sum(
-        each.elements
-        for each in architecture.weights
-        if each.name.endswith("kv_b_proj.weight") and _held(each, architecture, stage, settings)
-    )
+    architecture, quantization = checkpoint.architecture, checkpoint.quantization
+    elements = 0
+    for each in architecture.weights:
+        if each.name.endswith("kv_b_proj.weight") and _held(each, architecture, stage, settings):
+            is_plain = quantization is None or quantization.scheme_for(each) is None
+            elements += each.elements // 2 if is_plain else each.elements
     return elements // settings.tensor_parallel * DTYPE_BYTES[settings.dtype]

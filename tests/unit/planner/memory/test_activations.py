@@ -41,6 +41,18 @@ LLAMA_8B = {
     "max_position_embeddings": 131072,
     "vocab_size": 128256,
 }
+QWEN2_5_32B = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "torch_dtype": "bfloat16",
+    "num_hidden_layers": 64,
+    "hidden_size": 5120,
+    "intermediate_size": 27648,
+    "num_attention_heads": 40,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 32768,
+    "vocab_size": 152064,
+}
 QWEN3_32B = {
     "architectures": ["Qwen3ForCausalLM"],
     "model_type": "qwen3",
@@ -70,6 +82,8 @@ def peak(of: Checkpoint, device: Device, version: str, **flags: object) -> float
         (LLAMA_8B, RTX3090, "0.6.4", {"max_model_len": 29000}, 2.99),
         # https://github.com/vllm-project/vllm/pull/10511
         (LLAMA_8B, H200, "0.6.5", {"max_model_len": 8192}, 1.26),
+        # https://github.com/vllm-project/vllm/issues/15815
+        (QWEN2_5_32B, L40S, "0.7.3", {"max_model_len": 10000, "max_num_seqs": 64, "tensor_parallel_size": 2}, 1.26),
         # https://github.com/llm-d/llm-d-benchmark/pull/1791
         (QWEN3_32B, H200, "0.26.0", {}, 1.48),
     ],

@@ -118,8 +118,10 @@ def test_mxfp4_experts_are_padded_for_marlin() -> None:
         "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]},
     }
     padded = 3 * 3072 * 2944 * 17 // 32
-    bias = (2 * 2880 + 2880) * 2
-    assert held(checkpoint(gpt_oss), "mlp.experts") == LAYERS * 4 * (padded + bias)
+    bias = 2 * 2880 + 2880
+    assert held(checkpoint(gpt_oss), "mlp.experts", device=A100) == LAYERS * 4 * (padded + 2 * bias)
+    on_hopper = 3 * 2880 * 2944 // 2 + 3 * 2880 * 2880 // 32
+    assert held(checkpoint(gpt_oss), "mlp.experts") == LAYERS * 4 * (on_hopper + 4 * bias)
 
 
 def test_a_checkpoint_may_be_quantised_while_it_is_loaded() -> None:
@@ -130,7 +132,7 @@ def test_a_checkpoint_may_be_quantised_while_it_is_loaded() -> None:
     assert held(model, "lm_head", quantization="fp8") == held(model, "lm_head")
 
 
-def test_latent_attention_keeps_kv_b_proj_twice() -> None:
+def test_latent_attention_keeps_keys_of_kv_b_proj_twice_and_all_of_it_when_quantised() -> None:
     deepseek = {
         **SMALL,
         "architectures": ["DeepseekV2ForCausalLM"],
@@ -147,13 +149,19 @@ def test_latent_attention_keeps_kv_b_proj_twice() -> None:
         "first_k_dense_replace": 1,
     }
     model = checkpoint(deepseek)
-    assert held(model, "kv_b_proj") == 2 * LAYERS * 16 * 256 * 512 * 2
+    weight = LAYERS * 16 * 256 * 512
+    assert held(model, "kv_b_proj") == weight * 3
+    blocks = weight // 128 // 128 * 4
+    quantised = checkpoint(deepseek, quantization_config=FP8_BLOCKS)
+    assert held(quantised, "kv_b_proj") == weight + blocks + weight * 2
     assert held(model, "kv_a_proj", tensor_parallel_size=2) == held(model, "kv_a_proj")
 
 
 def test_the_tables_of_sines_are_as_long_as_the_longest_context() -> None:
     model = checkpoint(SMALL)
     assert rotary_bytes(model.architecture, settings(model)) == 4096 * 64 * 2
+    stretched = checkpoint(SMALL, rope_scaling={"rope_type": "linear", "factor": 8.0})
+    assert rotary_bytes(stretched.architecture, settings(stretched)) == 8 * 4096 * 64 * 2
     partial = checkpoint(SMALL, partial_rotary_factor=0.25)
     assert rotary_bytes(partial.architecture, settings(partial)) == 4096 * 16 * 2
 
