@@ -45,8 +45,21 @@ class Parameter:
 
 @functools.lru_cache(maxsize=8)
 def parameters(checkpoint: Checkpoint) -> tuple[Parameter, ...]:
-    """All tensors: those of the headers where there are weight files, else those that the architecture implies."""
-    return tuple(_parameters(checkpoint))
+    """All tensors: those of the headers where there are weight files, else those that the architecture implies.
+
+    Keys that are values too (Gemma 4's global layers) come twice: an engine loads k_proj into both places.
+    Source: vllm/model_executor/models/gemma4.py (Gemma4Attention).
+    """
+    found = tuple(_parameters(checkpoint))
+    double = _without_values(checkpoint.architecture)
+    return (*found, *(each for each in found if each.weight.layer in double and each.weight.module.endswith(".k_proj")))
+
+
+def _without_values(architecture: Architecture) -> set[int | None]:
+    """Layers of the decoder that project keys and not values, in a model whose other layers project both."""
+    own = [each for each in architecture.weights if each.part == "language" and each.layer is not None]
+    values = {each.layer for each in own if each.module.endswith(".v_proj")}
+    return {each.layer for each in own if values and each.module.endswith(".k_proj")} - values
 
 
 def _parameters(checkpoint: Checkpoint) -> Iterator[Parameter]:
