@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from onecat.checkpoints.architectures import describe
@@ -36,7 +37,7 @@ def inspect(path: Path) -> Checkpoint:
     """
     if path.is_dir():
         try:
-            return _described(read_directory(path))
+            return described(read_directory(path))
         except OSError as error:
             raise OnecatError(
                 f"the model directory {path} cannot be read: {error.strerror}",
@@ -50,10 +51,11 @@ def inspect(path: Path) -> Checkpoint:
             where=str(path),
             next_steps=NEXT,
         )
-    return _described(_read_file(path))
+    return described(_read_file(path))
 
 
-def _described(source: Source) -> Checkpoint:
+def described(source: Source) -> Checkpoint:
+    """The checkpoint that was read: what its documents and tensors come to, and where they contradict each other."""
     config = source.documents.get(CONFIG, {})
     quantization = read_quantization(source.documents)
     architecture = from_tensors(describe(config), source.tensors, config, quantization)
@@ -73,13 +75,7 @@ def _described(source: Source) -> Checkpoint:
         files=source.files,
         problems=source.problems,
     )
-    return _with(seen, (*source.problems, *contradictions(seen, source)))
-
-
-def _with(seen: Checkpoint, problems: tuple[Problem, ...]) -> Checkpoint:
-    from dataclasses import replace
-
-    return replace(seen, problems=problems)
+    return replace(seen, problems=(*source.problems, *contradictions(seen, source)))
 
 
 def _read_file(path: Path) -> Source:

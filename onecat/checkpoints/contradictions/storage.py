@@ -44,7 +44,11 @@ def not_stored(at: Situation) -> Iterator[Problem]:
     claim = at.checkpoint.quantization
     if claim is None or claim.container in NOT_COMPARED:
         return
-    plain = [each for each in at.matrices if each.claimed and each.observed.name is None and _float(each)]
+    plain = [
+        each
+        for each in at.matrices
+        if each.claimed and each.observed.name is None and _float(each) and each.part != "draft"
+    ]
     packed = [each for each in at.matrices if each.observed.name is not None]
     if not plain or (packed and claim.container in LISTS_NO_MODULES):
         return
@@ -149,7 +153,7 @@ def other_names(at: Situation) -> Iterator[Problem]:
             "container-differs",
             f"claims {claim.container}; named as {container} names them: the tensors of {several(stems)}",
             at.config,
-            f"copy the configuration of the {container} checkpoint, or convert: onecat model repack",
+            f"copy config.json from the {container} checkpoint that these tensors are of",
         )
 
 

@@ -117,9 +117,11 @@ def _prefixes(name: str) -> Iterator[str]:
 
 
 def _runs(names: tuple[str, ...], lengths: Iterable[int]) -> set[str]:
-    """All runs of so many whole components."""
+    """All runs of so many whole components. A name within another has no runs of its own."""
     found: set[str] = set()
     for name in names:
+        if any(other.endswith(f".{name}") for other in names):
+            continue
         words = name.split(".")
         for length in lengths:
             found.update(".".join(words[start : start + length]) for start in range(len(words) - length + 1))

@@ -70,8 +70,8 @@ class Quantization:
     scheme: that of most weights, `mixed` when there are several, `unknown` for a method that onecat does not know.
     container: `compressed-tensors`, `modelopt`, `fp8`, `awq`, `gptq`, `bitsandbytes`, ...; method: the engines' name
     for it, what `--quantization` would be; format: the `format` of compressed-tensors. group_size: of the scheme.
-    ignored: modules left as they were, as stated. kv_cache: `fp8` where the checkpoint asks for such a KV cache, so
-    that the engine's `auto` becomes it.
+    ignored: modules left as they were, as stated. kv_cache: `fp8` (or `nvfp4`) where the checkpoint asks for such
+    a KV cache, so that the engine's `auto` becomes it.
     rules: the first that matches a module says how it is stored; a module that none matches is not quantised.
     """
 
