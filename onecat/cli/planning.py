@@ -77,8 +77,7 @@ class Subject:
 
         profile = self.cards.profile() if self.cards is not None else self.profile
         assert profile is not None
-        made = make_plan(self.deployment, profile, self.checkpoint, self.facts, dict(self.flags), self.prompts)
-        return made if self.cards is None else replace(made, profile=None)
+        return make_plan(self.deployment, profile, self.checkpoint, self.facts, dict(self.flags), self.prompts)
 
 
 def _cards_of(profile: Profile | None) -> Cards:

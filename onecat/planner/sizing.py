@@ -12,7 +12,7 @@ from onecat.checkpoints import Checkpoint
 from onecat.engines import FlagSchema, parse_size
 from onecat.planner.flags import Setting
 from onecat.planner.hardware import GIB, Card, Hardware
-from onecat.planner.memory import Device, Estimate, MemorySettings, estimate, resolved_settings
+from onecat.planner.memory import Device, Estimate, MemorySettings, estimate, resolved_settings, seen_by_engine
 from onecat.planner.records import Layout
 
 AUTO_LENGTHS = ("auto", -1, "-1")
@@ -225,7 +225,9 @@ def _devices(question: Question, cards: Sequence[Card], layout: Layout) -> list[
     if question.hardware.platform == "cpu":
         ranks = layout.tensor_parallel * layout.pipeline_parallel
         return [Device(None, (_cpu_memory(question) or 0) // ranks) for _ in range(ranks)]
-    return [Device(each.name, each.memory, each.used, each.capability) for each in cards]
+    return [
+        Device(each.name, seen_by_engine(each.memory, each.capability), each.used, each.capability) for each in cards
+    ]
 
 
 def _cpu_memory(question: Question) -> int | None:

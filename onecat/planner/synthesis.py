@@ -12,7 +12,7 @@ from onecat.config import Deployment, Profile
 from onecat.engines import FlagSchema, parse_size
 from onecat.facts import Facts
 from onecat.planner.arguments import proposed
-from onecat.planner.bare import schema_for
+from onecat.planner.bare import NAME, schema_for
 from onecat.planner.command import arguments_of, environment_reasons
 from onecat.planner.cost import cost_of
 from onecat.planner.flags import FIELDS, FlagValue, Setting, layered, shown
@@ -136,7 +136,7 @@ def _plan(deployment: Deployment, profile: Profile, facts: Facts | None, made: D
     arguments, reasons = arguments_of(deployment, settings, container, served_name)
     plan = Plan(
         deployment=deployment.name,
-        profile=profile.name,
+        profile=None if profile.name == NAME else profile.name,
         engine=profile.engine.name,
         engine_version=profile.engine.version,
         runtime=runtime,

@@ -53,7 +53,7 @@ def cards(name: str, count: int, *links: tuple[int, int, str], memory: int = 32 
         ("h100", 1, LLAMA, Layout(1, 1, 1)),
         ("h100", 2, LARGE, Layout(2, 1, 1)),
         ("h100", 4, LARGE, Layout(2, 1, 2)),
-        ("v100-32g", 4, LARGE, Layout(4, 1, 1)),
+        ("v100-32g", 4, LARGE, Layout(2, 2, 1)),
     ],
 )
 def test_a_model_that_fits_one_card_gets_copies_and_others_the_fewest_cards_that_hold_them(
