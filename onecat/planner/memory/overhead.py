@@ -15,6 +15,15 @@ from onecat.resources import read_table
 MIB = 2**20
 
 
+def seen_by_engine(memory: int, capability: int | None) -> int:
+    """The memory of a card as programs see it: what its driver reports in all, less what it keeps.
+
+    Parameters:
+        memory: bytes, as NVML and nvidia-smi tell them. capability: ten times; None for what is no NVIDIA GPU.
+    """
+    return memory if capability is None else memory - _of_capability("reserved", capability)
+
+
 def overhead_bytes(checkpoint: Checkpoint, settings: MemorySettings, device: Device) -> int:
     """What counts against the budget: what grows while the engine starts, and before 0.11 communication buffers.
 
@@ -27,11 +36,11 @@ def overhead_bytes(checkpoint: Checkpoint, settings: MemorySettings, device: Dev
         return 0
     behaviour = behaviour_of(settings.engine_version)
     if not behaviour.growth_only:
-        total = _of_capability("context", device)
+        total = _of_capability("context", device.capability)
     else:
-        total = _of_capability("growth", device)
+        total = _of_capability("growth", device.capability)
         if settings.graphs and behaviour.engine == "v1":
-            total += _of_capability("compiled", device)
+            total += _of_capability("compiled", device.capability)
     return total + (_of_ranks(settings, device) if behaviour.communication_inside else 0)
 
 
@@ -40,13 +49,13 @@ def outside_bytes(settings: MemorySettings, device: Device) -> int:
     if settings.platform != "cuda":
         return 0
     behaviour = behaviour_of(settings.engine_version)
-    total = _of_capability("context", device) if behaviour.growth_only else 0
+    total = _of_capability("context", device.capability) if behaviour.growth_only else 0
     return total if behaviour.communication_inside else total + _of_ranks(settings, device)
 
 
-def _of_capability(table: str, device: Device) -> int:
+def _of_capability(table: str, capability: int | None) -> int:
     rows: Sequence[Any] = _table()[table]
-    below = [each for each in rows if each["capability"] <= (device.capability or 0)]
+    below = [each for each in rows if each["capability"] <= (capability or 0)]
     return int((below[-1] if below else rows[0])["mib"]) * MIB
 
 

@@ -10,7 +10,7 @@ Part = Literal["weights", "kv_cache", "activations", "graphs", "overhead", "othe
 
 @dataclass(frozen=True)
 class Device:
-    """One accelerator. memory: what its driver reports in all; used: by other processes before the engine starts.
+    """One accelerator. memory: as programs see it (`seen_by_engine`); used: by others before the engine starts.
 
     name: as NVML tells it, None for a CPU. capability: compute capability, ten times, None when there is none.
     """

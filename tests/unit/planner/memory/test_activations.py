@@ -8,7 +8,7 @@ import pytest
 from packaging.version import InvalidVersion
 
 from onecat.checkpoints import Checkpoint, describe
-from onecat.planner.memory import Device, estimate
+from onecat.planner.memory import Device, estimate, seen_by_engine
 from onecat.planner.memory.activations import activation_bytes
 from onecat.planner.memory.graphs import capture_sizes, graph_bytes
 from onecat.planner.memory.overhead import outside_bytes, overhead_bytes
@@ -221,3 +221,9 @@ def test_ranks_need_as_many_devices() -> None:
     model = checkpoint(SMALL)
     with pytest.raises(ValueError, match="2 ranks need as many devices, not 1"):
         estimate(model, [H200], settings(model, tensor_parallel_size=2))
+
+
+def test_programs_see_less_of_a_card_than_its_driver_counts() -> None:
+    assert seen_by_engine(143771 << 20, 90) / GIB == pytest.approx(139.8, abs=0.01)
+    assert seen_by_engine(24576 << 20, 86) / GIB == pytest.approx(23.58, abs=0.01)
+    assert seen_by_engine(64 << 30, None) == 64 << 30
