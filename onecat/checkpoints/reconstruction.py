@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onecat.checkpoints.architectures import Architecture, Configuration, Experts, Weight
+from onecat.checkpoints.architectures.description import MOST_LAYERS
 from onecat.checkpoints.architectures.layers import alike, windows
 from onecat.checkpoints.architectures.naming import named
 from onecat.checkpoints.architectures.records import Cache, KeyValueLayers, LatentLayers
@@ -15,7 +16,6 @@ from onecat.checkpoints.observation import observe
 from onecat.checkpoints.quantization import Quantization
 from onecat.checkpoints.tensors import StoredTensors
 
-MOST_LAYERS = 2000
 COMMON_HEAD_SIZES = (128, 64, 256, 96, 80, 192, 512, 32)
 """Tried in this order where neither config.json nor a norm tells the size of a head."""
 

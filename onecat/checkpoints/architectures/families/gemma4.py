@@ -8,6 +8,7 @@ from onecat.checkpoints.architectures import gemma4_towers, weights
 from onecat.checkpoints.architectures.configuration import Configuration
 from onecat.checkpoints.architectures.description import common
 from onecat.checkpoints.architectures.layers import alike
+from onecat.checkpoints.architectures.mixtures import experts_as_published, router
 from onecat.checkpoints.architectures.records import Architecture, Encoder, Experts, KeyValueLayers, Weight
 from onecat.checkpoints.architectures.registry import family
 
@@ -143,19 +144,19 @@ def _layer_weights(
     yield from weights.norms(f"{prefix}.", NORMS, hidden, layer)
     yield Weight(f"{prefix}.layer_scalar", (1,), "other", layer)
     if (experts := _experts(configuration, layer + 1)) is not None:
-        yield from _expert_weights(prefix, layer, hidden, experts)
+        yield from _expert_weights(configuration, prefix, layer, experts)
     if inputs := configuration.integer("hidden_size_per_layer_input", default=0):
         yield from weights.linear(f"{prefix}.per_layer_input_gate", inputs, hidden, layer)
         yield from weights.linear(f"{prefix}.per_layer_projection", hidden, inputs, layer)
         yield weights.norm(f"{prefix}.post_per_layer_input_norm", hidden, layer)
 
 
-def _expert_weights(prefix: str, layer: int, hidden: int, experts: Experts) -> Iterator[Weight]:
-    """A router and experts beside the dense network, all experts of a layer in one tensor."""
-    count, inner = experts.count, experts.intermediate_size
-    yield Weight(f"{prefix}.router.proj.weight", (count, hidden), "router", layer)
+def _expert_weights(configuration: Configuration, prefix: str, layer: int, experts: Experts) -> Iterator[Weight]:
+    """A router and experts beside the dense network, all experts of a layer in one tensor unless quantised."""
+    hidden, count = configuration.positive("hidden_size"), experts.count
+    yield from router(f"{prefix}.router.proj", count, hidden, layer)
     yield Weight(f"{prefix}.router.scale", (hidden,), "other", layer)
     yield Weight(f"{prefix}.router.per_expert_scale", (count,), "other", layer)
-    yield Weight(f"{prefix}.experts.gate_up_proj", (2 * inner, hidden), "linear", layer, count)
-    yield Weight(f"{prefix}.experts.down_proj", (hidden, inner), "linear", layer, count)
+    of_layer = experts_as_published(configuration)
+    yield from of_layer(f"{prefix}.experts", layer, hidden, experts.intermediate_size, count)
     yield from weights.norms(f"{prefix}.", EXPERT_NORMS, hidden, layer)

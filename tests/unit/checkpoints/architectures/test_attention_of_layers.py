@@ -108,3 +108,18 @@ def test_the_output_head_is_the_embedding_where_the_file_or_its_class_says_so(na
     architecture = described(name)
     assert architecture.tied_embeddings == (head is None)
     assert [each.name for each in architecture.weights if each.kind == "head"] == ([head] if head else [])
+
+
+def test_experts_of_gemma_4_are_one_tensor_each_and_modules_of_their_own_when_quantised() -> None:
+    config = by_name("google/gemma-4-31B-it")
+    text = config["text_config"] | {
+        "enable_moe_block": True, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 704,
+        "num_hidden_layers": 1,
+    }  # fmt: skip
+    stated = {**config, "text_config": text}
+    plain, quantised = describe(stated), describe({**stated, "quantization_config": {"quant_method": "modelopt"}})
+    experts = [[each.name for each in of.weights if ".experts." in each.name] for of in (plain, quantised)]
+    prefix = "model.language_model.layers.0.experts."
+    assert experts[0] == [f"{prefix}gate_up_proj", f"{prefix}down_proj"]
+    assert experts[1] == [f"{prefix}*.{name}.weight" for name in ("gate_proj", "up_proj", "down_proj")]
+    assert plain.parameters == quantised.parameters
