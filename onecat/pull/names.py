@@ -6,9 +6,9 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
+from onecat.checkpoints.pulled import STATE_DIRECTORY
 from onecat.errors import ExitCode, OnecatError
 
-STATE_DIRECTORY = ".onecat-pull"
 LONGEST_SEGMENT = 200
 """Bytes of one name: file systems take 255, and a part has a longer name than its file."""
 LONGEST_PATH = 1024

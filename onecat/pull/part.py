@@ -216,16 +216,18 @@ class Part:
         self.catch_up(wait=True)
         return self._sha256.hexdigest(), self._blob.hexdigest() if self._blob is not None else None
 
-    def move_to(self, target: Path) -> int:
-        """Put the whole file in its place, atomically; returns its st_mtime_ns. Raises OSError."""
+    def modified(self) -> int:
+        """The file's st_mtime_ns, which it keeps when it is moved."""
+        return os.fstat(self._descriptor).st_mtime_ns
+
+    def move_to(self, target: Path) -> None:
+        """Put the whole file in its place, atomically. Raises OSError."""
         with self._saving:
             os.fsync(self._descriptor)
             target.parent.mkdir(parents=True, exist_ok=True)
-            modified = os.fstat(self._descriptor).st_mtime_ns
             self.path.replace(target)
             self._journal.unlink(missing_ok=True)
             self.close()
-        return modified
 
     def remove(self) -> None:
         """Throw the part away."""

@@ -26,7 +26,7 @@ from onecat.pull.retries import RetryPolicy
 from onecat.pull.selection import Selection, select
 from onecat.pull.sources import HubSource, Source, parse_source
 from onecat.pull.space import check_room, gigabytes, room
-from onecat.pull.state import PullState, Recorded, only_pull, read_state, state_directory, write_state
+from onecat.pull.state import PullState, Recorded, note_finished, only_pull, read_state, state_directory, write_state
 from onecat.pull.token import read_token
 from onecat.pull.transfer import Crowd, Transfer
 
@@ -229,13 +229,14 @@ class _Run:
                     ],
                     code=ExitCode.ROLLED_BACK,
                 )
-        size, resumed, validator = part.size or 0, part.resumed, part.validator
-        modified = part.move_to(self._directory / file.path)
         checked = "sha256" if file.sha256 is not None else "git-blob" if file.blob is not None else None
-        row = Recorded(size, modified, sha256, checked, validator)
+        row = Recorded(part.size or 0, part.modified(), sha256, checked, part.validator)
+        resumed = part.resumed
+        with self._lock:
+            note_finished(self._directory, file.path, row)
+        part.move_to(self._directory / file.path)
         with self._lock:
             self._state = self._state.with_file(file.path, row)
-            write_state(self._directory, self._state)
             self._results[file.path] = _result(file, row, "resumed" if resumed else "fetched")
 
     def _whole(self, present: Present, kept: dict[str, Recorded], received: int, began: float) -> Pulled:

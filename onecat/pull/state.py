@@ -1,7 +1,9 @@
 """What a pull keeps in the target directory: its lock, its parts, and a record that says whether all is whole.
 
 All of it lies in DIRECTORY/.onecat-pull. The record (state.json, schema onecat.pull-state/1) is written before the
-first file and says `"complete": false` until the last one is in its place; `onecat.checkpoints` reads it.
+first file and says `"complete": false` until the last one is in its place; `onecat.checkpoints` reads it. What comes
+into its place meanwhile is a line of finished.jsonl: to write the whole record for each of many small files takes
+longer than to fetch them.
 """
 
 from __future__ import annotations
@@ -9,17 +11,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from onecat.checkpoints.pulled import STATE_DIRECTORY, STATE_FILE, STATE_SCHEMA
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import read_json, write_json
-from onecat.pull.names import STATE_DIRECTORY
 
-SCHEMA = "onecat.pull-state/1"
-STATE_FILE = "state.json"
+FINISHED_FILE = "finished.jsonl"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -55,29 +57,44 @@ def read_state(directory: Path) -> PullState | None:
     """The record of a directory; None where no pull was, or its record is damaged (all is checked anew then)."""
     try:
         document = read_json(state_directory(directory) / STATE_FILE)
-        if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        if not isinstance(document, dict) or document.get("schema") != STATE_SCHEMA:
             return None
+        files = {str(path): Recorded(**row) for path, row in document["files"].items()}
+        finished = dict(_finished(state_directory(directory) / FINISHED_FILE))
         return PullState(
-            str(document["source"]),
-            document["revision"],
-            bool(document["complete"]),
-            {str(path): Recorded(**row) for path, row in document["files"].items()},
+            str(document["source"]), document["revision"], bool(document["complete"]), {**files, **finished}
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
+def _finished(path: Path) -> Iterator[tuple[str, Recorded]]:
+    """The lines of files that came into their place; a last line that a kill cut off counts for nothing."""
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                row = json.loads(line)
+                yield str(row.pop("path")), Recorded(**row)
+
+
+def note_finished(directory: Path, path: str, row: Recorded) -> None:
+    """Note a file that comes into its place next: noted first, it is never taken for somebody else's."""
+    with (state_directory(directory) / FINISHED_FILE).open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps({"path": path, **asdict(row)}) + "\n")
+
+
 def write_state(directory: Path, state: PullState) -> None:
-    """Write the record atomically."""
+    """Write the record atomically; it holds what finished.jsonl held."""
     files = {path: asdict(row) for path, row in sorted(state.files.items())}
     document = {
-        "schema": SCHEMA,
+        "schema": STATE_SCHEMA,
         "complete": state.complete,
         "source": state.source,
         "revision": state.revision,
         "files": files,
     }
     write_json(state_directory(directory) / STATE_FILE, document, 0o644)
+    (state_directory(directory) / FINISHED_FILE).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
