@@ -56,7 +56,14 @@ def attention(
 
 
 def gated_mlp(
-    prefix: str, layer: int, hidden: int, inner: int, count: int = 1, *, bias: bool = False, part: Part = "language"
+    prefix: str,
+    layer: int | None,
+    hidden: int,
+    inner: int,
+    count: int = 1,
+    *,
+    bias: bool = False,
+    part: Part = "language",
 ) -> Iterator[Weight]:
     """gate_proj, up_proj and down_proj of one layer, or of `count` experts (`*` in the prefix)."""
     yield from linear(f"{prefix}.gate_proj", inner, hidden, layer, bias=bias, count=count, part=part)

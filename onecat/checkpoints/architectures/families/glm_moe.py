@@ -1,12 +1,12 @@
-"""GLM-4.5, 4.6 and 4.7: ordinary attention, and the mixture of DeepSeek-V3."""
+"""GLM-4.5, 4.6 and 4.7, and GLM-4.5V with a tower: ordinary attention, and the mixture of DeepSeek-V3."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onecat.checkpoints.architectures import weights
+from onecat.checkpoints.architectures import towers, weights
 from onecat.checkpoints.architectures.configuration import Configuration
-from onecat.checkpoints.architectures.mixtures import grouped_router_mixture, layers_after_dense
+from onecat.checkpoints.architectures.mixtures import grouped_router_mixture, layers_after_dense, of_part
 from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
 from onecat.checkpoints.architectures.registry import family
 from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
@@ -15,6 +15,53 @@ from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
 @family("Glm4MoeForCausalLM")
 def glm4_moe(configuration: Configuration) -> Architecture:
     """Source: transformers' modeling_glm4_moe.py; vllm 0.27.1, vllm/model_executor/models/glm4_moe_mtp.py."""
+    return _language_model(configuration, "model.")
+
+
+@family("Glm4vMoeForConditionalGeneration")
+def glm4v_moe(configuration: Configuration) -> Architecture:
+    """Source: transformers' modeling_glm4v_moe.py."""
+    language = _language_model(configuration, "model.language_model.")
+    vision = configuration.section("vision_config")
+    if vision is None:
+        return language
+    tower = of_part("vision", _tower("model.visual.", vision))
+    return language.replaced(encoders=(towers.encoder(vision),), weights=(*language.weights, *tower))
+
+
+def _tower(prefix: str, vision: Configuration) -> Iterator[Weight]:
+    hidden, out, patch = (
+        vision.positive("hidden_size"),
+        vision.positive("out_hidden_size"),
+        vision.positive("patch_size"),
+    )
+    merge, inner = vision.positive("spatial_merge_size"), vision.positive("intermediate_size")
+    volume = (
+        vision.positive("in_channels", default=3),
+        vision.positive("temporal_patch_size", default=2),
+        patch,
+        patch,
+    )
+    places = (vision.positive("image_size") // patch) ** 2
+    bias = vision.flag("attention_bias")
+    yield Weight(f"{prefix}embeddings.position_embedding.weight", (places, hidden), "embedding")
+    yield Weight(f"{prefix}patch_embed.proj.weight", (hidden, *volume), "convolution")
+    yield Weight(f"{prefix}patch_embed.proj.bias", (hidden,), "bias")
+    yield from weights.norms(prefix, ("post_conv_layernorm", "post_layernorm"), hidden)
+    for index in range(vision.integer("depth")):
+        block = f"{prefix}blocks.{index}."
+        yield from weights.norms(block, ("norm1", "norm2"), hidden)
+        yield from weights.linear(f"{block}attn.qkv", 3 * hidden, hidden, bias=bias)
+        yield from weights.linear(f"{block}attn.proj", hidden, hidden)
+        yield from weights.gated_mlp(f"{block}mlp", None, hidden, out)
+    yield Weight(f"{prefix}downsample.weight", (out, hidden, merge, merge), "convolution")
+    yield Weight(f"{prefix}downsample.bias", (out,), "bias")
+    yield from weights.linear(f"{prefix}merger.proj", out, out)
+    yield from weights.norms(f"{prefix}merger.", ("post_projection_norm",), out, bias=True)
+    yield from weights.gated_mlp(f"{prefix}merger", None, out, inner)
+
+
+def _language_model(configuration: Configuration, prefix: str) -> Architecture:
     hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
     heads = configuration.positive("num_attention_heads")
     key_value_heads = configuration.positive("num_key_value_heads", default=heads)
@@ -45,6 +92,7 @@ def glm4_moe(configuration: Configuration) -> Architecture:
         feed_forward,
         (kept(range(layers)),),
         Experts(mixed, count, configuration.positive("num_experts_per_tok"), inner, shared),
+        prefix=prefix,
         next_token_layers=drafts,
         draft_caches=(kept(range(layers, layers + drafts)),) if drafts else (),
     ).replaced(head_size=head)

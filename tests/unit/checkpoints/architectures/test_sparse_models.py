@@ -175,10 +175,13 @@ def test_experts_of_a_layer_are_one_row_and_add_up_to_their_record(model: dict[s
 
 def test_a_mixture_is_described_in_less_than_50_milliseconds() -> None:
     config = by_name("deepseek-ai/DeepSeek-V3")
-    describe(config)
-    started = time.perf_counter()
-    describe(config)
-    assert time.perf_counter() - started < 0.05
+
+    def seconds() -> float:
+        started = time.perf_counter()
+        describe(config)
+        return time.perf_counter() - started
+
+    assert min(seconds() for _ in range(5)) < 0.05
 
 
 def test_tensors_are_as_many_as_qwen_3_6_35b_has() -> None:

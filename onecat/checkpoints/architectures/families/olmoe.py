@@ -1,0 +1,73 @@
+"""Mixtures with nothing but routed experts in every layer: OLMoE and Granite 3's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onecat.checkpoints.architectures import weights
+from onecat.checkpoints.architectures.configuration import Configuration
+from onecat.checkpoints.architectures.mixtures import router, separate_experts
+from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
+from onecat.checkpoints.architectures.registry import family
+from onecat.checkpoints.architectures.sparse_decoder import Block, sparse_decoder
+
+
+@family("OlmoeForCausalLM")
+def olmoe(configuration: Configuration) -> Architecture:
+    """With a norm over all heads of q and of k together.
+
+    Source: transformers' modeling_olmoe.py.
+    """
+    count, inner = configuration.positive("num_experts"), configuration.positive("intermediate_size")
+    hidden = configuration.positive("hidden_size")
+
+    def feed_forward(name: str, layer: int) -> Iterator[Weight]:
+        yield from router(f"{name}.mlp.gate", count, hidden, layer)
+        yield from separate_experts(f"{name}.mlp.experts", layer, hidden, inner, count)
+
+    return _routed(configuration, count, inner, feed_forward, normed=True, tied=False)
+
+
+@family("GraniteMoeForCausalLM")
+def granite_moe(configuration: Configuration) -> Architecture:
+    """The experts of a layer are one tensor.
+
+    Source: transformers' modeling_granitemoe.py; vllm 0.27.1, vllm/model_executor/models/granitemoe.py
+    (`load_weights`: the names of checkpoints).
+    """
+    count, inner = configuration.positive("num_local_experts"), configuration.positive("intermediate_size")
+    hidden = configuration.positive("hidden_size")
+
+    def feed_forward(name: str, layer: int) -> Iterator[Weight]:
+        mixture = f"{name}.block_sparse_moe"
+        yield from router(f"{mixture}.router.layer", count, hidden, layer)
+        yield Weight(f"{mixture}.input_linear.weight", (2 * inner, hidden), "linear", layer, count)
+        yield Weight(f"{mixture}.output_linear.weight", (hidden, inner), "linear", layer, count)
+
+    return _routed(configuration, count, inner, feed_forward, normed=False, tied=True)
+
+
+def _routed(
+    configuration: Configuration, count: int, inner: int, feed_forward: Block, *, normed: bool, tied: bool
+) -> Architecture:
+    hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
+    heads = configuration.positive("num_attention_heads")
+    key_value_heads = configuration.positive("num_key_value_heads", default=heads)
+    head = configuration.positive("head_dim", default=hidden // heads)
+
+    def attention(name: str, layer: int) -> Iterator[Weight]:
+        prefix, bias = f"{name}.self_attn", configuration.flag("attention_bias")
+        yield from weights.attention(prefix, layer, hidden, heads, key_value_heads, head, bias=bias, output_bias=bias)
+        if normed:
+            yield weights.norm(f"{prefix}.q_norm", heads * head, layer)
+            yield weights.norm(f"{prefix}.k_norm", key_value_heads * head, layer)
+
+    every = tuple(range(layers))
+    return sparse_decoder(
+        configuration,
+        attention,
+        feed_forward,
+        (KeyValueLayers(every, heads, key_value_heads, head, head),),
+        Experts(every, count, configuration.positive("num_experts_per_tok"), inner),
+        tied=tied,
+    ).replaced(head_size=head)
