@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +12,7 @@ import typer
 from onecat.cli import console
 
 if TYPE_CHECKING:
-    from onecat.pull import Progress, Pulled, Teller
+    from onecat.pull import Progress, Teller
 
 LINE_SECONDS = 5.0
 """Between two lines of progress where no person watches a terminal."""
@@ -80,38 +82,50 @@ def pull_model(
         stall_seconds=stall,
     )
     console.end_like_ctrl_c()
-    found: Pulled = pull(request, _teller())
+    with _teller() as teller:
+        found = pull(request, teller)
     if as_json:
         console.print_json(pulls.document(found))
     else:
         print("\n".join(pulls.lines(found)))
 
 
-def _teller() -> Teller:
-    """Lines on standard error; on a terminal, one line that is drawn again and again."""
+@contextlib.contextmanager
+def _teller() -> Iterator[Teller]:
+    """Lines on standard error; on a terminal, one line that is drawn again and again, and gone at the end."""
+    import os
+    import shutil
     import sys
     import time
 
     from onecat.pull import Teller
+    from onecat.render.columns import clip
     from onecat.render.pulls import progress_line
 
-    is_terminal = sys.stderr.isatty()
-    every = _DRAW_SECONDS if is_terminal else LINE_SECONDS
+    draws = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not console.quiet()
+    every = _DRAW_SECONDS if draws else LINE_SECONDS
     last = time.monotonic()
 
+    def draw(text: str) -> None:
+        if draws:
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
     def say(text: str) -> None:
-        if is_terminal and not console.quiet():
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        draw("")
         console.progress(text)
 
     def show(progress: Progress) -> None:
         nonlocal last
-        if console.quiet() or time.monotonic() - last < every:
+        if time.monotonic() - last < every:
             return
         last = time.monotonic()
-        if is_terminal:
-            print(f"\r\x1b[K{progress_line(progress)}", end="", file=sys.stderr, flush=True)
+        line = progress_line(progress)
+        if draws:
+            draw(clip(line, shutil.get_terminal_size().columns - 1))
         else:
-            console.progress(progress_line(progress))
+            console.progress(line)
 
-    return Teller(say, show)
+    try:
+        yield Teller(say, show)
+    finally:
+        draw("")

@@ -78,4 +78,4 @@ def lines(found: Pulled) -> list[str]:
         f"{found.directory} is complete: {size(found.bytes)} in {len(found.files)} files{revision}; "
         f"{size(found.fetched_bytes)} fetched in {duration(found.seconds)}{speed}"
     )
-    return [*text, f"check it again at any time: onecat model verify {found.directory}"]
+    return [*text, f"check it again at any time: onecat model verify {found.directory} --hash"]
