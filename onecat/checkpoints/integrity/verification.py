@@ -18,6 +18,10 @@ from onecat.checkpoints.integrity.registry import rules
 from onecat.checkpoints.integrity.scales import Found, Wanted, faults_of_scales, faults_of_weights, floats, scales
 from onecat.checkpoints.integrity.values import scan
 
+MOST_SCALE_BYTES = 4 << 30
+SMALL_SCALE_BYTES = 1 << 12
+"""Scales are read without being asked up to so many bytes in all; beyond, only those of whole tensors and channels."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -93,6 +97,13 @@ def _scanned(
     contents: Contents, request: Request, show: Show, checked: list[str], skipped: list[str]
 ) -> Iterator[Fault]:
     wanted = scales(contents)
+    if not request.weights and (length := _bytes(wanted)) > MOST_SCALE_BYTES:
+        told = f"{length / 1e9:.0f} GB of block scales were not read for NaN: --weights reads them with all others"
+        skipped.append(told)
+        wanted = [
+            (name, header, [each for each in those if each[0].end - each[0].begin <= SMALL_SCALE_BYTES])
+            for name, header, those in wanted
+        ]
     if wanted:
         yield from faults_of_scales(_scan(contents, wanted, request, show, "scales", signs=True))
         checked.append(f"{_count(wanted)} scales: no other NaN, infinity or sign than told")
@@ -105,8 +116,7 @@ def _scanned(
 
 
 def _scan(contents: Contents, wanted: Wanted, request: Request, show: Show, what: str, *, signs: bool) -> list[Found]:
-    total = sum(tensor.end - tensor.begin for _, _, tensors in wanted for tensor, _ in tensors)
-    counter = Counter(f"reading {what}", total, show)
+    counter = Counter(f"reading {what}", _bytes(wanted), show)
     return list(scan(contents.directory, wanted, signs=signs, jobs=request.jobs, tell=counter.add))
 
 
@@ -144,6 +154,10 @@ def _hashed(
 def is_content(name: str) -> bool:
     """Whether a file belongs to the checkpoint: no list of checksums, nothing that is hidden."""
     return not any(part.startswith(".") for part in name.split("/")) and not is_text_manifest(name)
+
+
+def _bytes(wanted: Wanted) -> int:
+    return sum(tensor.end - tensor.begin for _, _, tensors in wanted for tensor, _ in tensors)
 
 
 def _count(wanted: Wanted) -> int:

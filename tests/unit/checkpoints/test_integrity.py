@@ -385,3 +385,13 @@ def test_layers_that_are_joined_want_one_scale_of_the_tensor(tmp_path: Path) -> 
     fault = only(write_checkpoint(tmp_path / "other", {**same, **layer("l.0.v_proj", 8), **layer("l.1.gate_proj", 1)}))
     assert (fault.code, fault.severity) == ("fused-scales-differ", "warn")
     assert "qkv_proj differs by up to 2 times: l.0.qkv_proj" in fault.text
+
+
+def test_gigabytes_of_scales_are_read_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onecat.checkpoints.integrity.verification.MOST_SCALE_BYTES", 8)
+    monkeypatch.setattr("onecat.checkpoints.integrity.verification.SMALL_SCALE_BYTES", 4)
+    tensors = changed(NVFP4, weight_scale=("F8_E4M3", [4, 2], b"\x7f" * 8))
+    directory = write_checkpoint(tmp_path / "m", tensors)
+    found = verify(Request(directory))
+    assert found.faults == () and any("--weights reads them" in each for each in found.skipped)
+    assert [fault.code for fault in verify(Request(directory, weights=True)).faults] == ["nan-scale"]
