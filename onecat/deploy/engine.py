@@ -109,7 +109,7 @@ def expected_of(machine: Machine, plan: Plan) -> Expected:
         quantization_from="the plan" if asked else "the checkpoint",
         kv_cache_dtype=_flag(words, "--kv-cache-dtype"),
         eager="--enforce-eager" in words,
-        kv_tokens=plan.kv_tokens,
+        kv_tokens=None if plan.estimated else plan.kv_tokens,
         max_model_len=int(length) if length is not None and length.isdigit() else None,
         tensor_parallel=plan.layout.tensor_parallel,
         pipeline_parallel=plan.layout.pipeline_parallel,

@@ -35,7 +35,8 @@ class Sizing:
 
     length: tokens of a context that this is for; asked: what was asked for, None where the engine takes what fits.
     possible: tokens of the longest context that the checkpoint allows. largest: the longest that fits, at most that.
-    cards: by rank, as the devices of the estimate.
+    cards: by rank, as the devices of the estimate. memory_known: whether the devices' memory is that of real ones: a KV
+    cache of a given size can be asked about without.
     """
 
     settings: MemorySettings
@@ -45,6 +46,7 @@ class Sizing:
     possible: int | None
     largest: int
     cards: tuple[Card, ...] = ()
+    memory_known: bool = True
 
     @property
     def fits(self) -> bool:
@@ -122,7 +124,8 @@ def size(question: Question, layout: Layout) -> Sizing | None:
         settings = memory_settings(question, layout, length)
         found = _estimate(question, devices, settings)
     found = replace(found, estimated=(*found.estimated, *doubts(question)))
-    return Sizing(settings, found, length, asked, possible, largest, cards)
+    known = question.hardware.platform != "cpu" or question.hardware.host_memory is not None
+    return Sizing(settings, found, length, asked, possible, largest, cards, known)
 
 
 def memory_settings(question: Question, layout: Layout, length: int) -> MemorySettings:

@@ -44,7 +44,10 @@ def memory_of(plan: Plan, sizing: Sizing) -> Plan:
 
 
 def _gpu(sizing: Sizing, rank: int, used: GpuMemory) -> dict[str, Any]:
-    """weights, kv_cache, activations, overhead (graphs among it), other and free come to memory where it fits."""
+    """weights, kv_cache, activations, overhead (graphs among it), other and free come to memory where it fits.
+
+    Of a host whose memory is not known, memory, budget and free are None.
+    """
     card = sizing.cards[rank] if rank < len(sizing.cards) else None
     return {
         "rank": used.rank,
@@ -54,11 +57,11 @@ def _gpu(sizing: Sizing, rank: int, used: GpuMemory) -> dict[str, Any]:
         "kv_cache_gib": _gib(used.kv_cache),
         "activations_gib": _gib(used.activations),
         "overhead_gib": _gib(used.overhead + used.graphs + used.outside),
-        "free_gib": _gib(used.free),
+        "free_gib": _gib(used.free) if sizing.memory_known else None,
         "graphs_gib": _gib(used.graphs),
         "other_gib": _gib(used.other),
-        "memory_gib": _gib(used.memory),
-        "budget_gib": _gib(used.budget),
+        "memory_gib": _gib(used.memory) if sizing.memory_known else None,
+        "budget_gib": _gib(used.budget) if sizing.memory_known else None,
     }
 
 

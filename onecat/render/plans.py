@@ -75,7 +75,8 @@ def memory_lines(plan: Plan, *, unicode: bool = False) -> list[str]:
     before: list[str] = []
     for each in plan.per_gpu:
         name = "host " if is_cpu else f"GPU {each['gpu']}"
-        lines.append(f"{name:<7}[{_bar(each, glyphs)}] {each['memory_gib']:7.2f}")
+        memory = "" if each["memory_gib"] is None else f"{each['memory_gib']:7.2f}"
+        lines.append(f"{name:<7}[{_bar(each, glyphs)}] {memory}".rstrip())
         numbers = _numbers(each, glyphs)
         if numbers != before:
             lines += numbers
@@ -94,7 +95,7 @@ def memory_lines(plan: Plan, *, unicode: bool = False) -> list[str]:
 
 def _bar(used: Mapping[str, Any], glyphs: str) -> str:
     """Parts in proportion to the memory; what exceeds it is cut."""
-    memory = used["memory_gib"] or 1.0
+    memory = used["memory_gib"] or sum(max(0.0, used[field]) for _, field in PARTS) or 1.0
     text, total = "", 0.0
     for (_, field), glyph in zip(PARTS, glyphs, strict=False):
         total += max(0.0, used[field])
@@ -108,7 +109,8 @@ def _numbers(used: Mapping[str, Any], glyphs: str) -> list[str]:
         for (name, field), glyph in zip(PARTS, glyphs, strict=False)
         if used[field] or field != "other_gib"
     ]
-    return wrapped("  ".join([*told, f"free {used['free_gib']:.2f}"]), "       ")
+    free = [] if used["free_gib"] is None else [f"free {used['free_gib']:.2f}"]
+    return wrapped("  ".join([*told, *free]), "       ")
 
 
 def candidate_lines(plan: Plan) -> list[str]:

@@ -133,6 +133,13 @@ def test_a_cpu_needs_room_for_one_request_in_its_kv_cache(planned: Callable[...,
     assert planned("cpu", wider, llama(small=True)).fits
 
 
+def test_the_memory_of_a_host_that_nobody_looked_at_is_not_made_up(planned: Callable[..., Plan]) -> None:
+    [host] = planned("cpu", {}, llama(small=True)).per_gpu
+    assert (host["memory_gib"], host["budget_gib"], host["free_gib"], host["kv_cache_gib"]) == (None, None, None, 1.0)
+    [host] = planned("cpu", {}, llama(small=True), Facts("box", memory=Memory(total=64 * GIB))).per_gpu
+    assert host["memory_gib"] == 64.0
+
+
 def test_a_cpu_without_enough_memory_is_warned_of_and_not_refused(planned: Callable[..., Plan]) -> None:
     facts = Facts("box", memory=Memory(total=8 * GIB))
     plan = planned("cpu", {}, LLAMA, facts)
