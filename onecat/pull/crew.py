@@ -77,11 +77,6 @@ class Crew:
         with self._lock:
             return self.done_bytes + sum(each.done for each in self._open)
 
-    @property
-    def unknown_sizes(self) -> bool:
-        with self._lock:
-            return any(each.size is None for each in self._waiting) or any(each.size is None for each in self._open)
-
     def end(self) -> int:
         """Stop, and write the journals. Returns the bytes that parts keep for the next run."""
         self._transfer.stop.set()
