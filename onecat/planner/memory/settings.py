@@ -8,6 +8,7 @@ from typing import Any, Literal
 from onecat.checkpoints import Architecture
 from onecat.checkpoints.architectures import StateLayers
 from onecat.engines import parse_size
+from onecat.planner.memory.kv_cache.rules import rules_of
 from onecat.planner.memory.records import Device, MemorySettings
 from onecat.planner.memory.runners import runner_of
 from onecat.planner.memory.versions import Behaviour, behaviour_of
@@ -69,7 +70,7 @@ def resolved_settings(
         kv_cache_dtype=str(flags.get("kv-cache-dtype") or "auto"),
         block_size=_integer(flags, "block-size"),
         kv_cache_bytes=_size(flags.get("kv-cache-memory-bytes")),
-        prefix_caching=caching if isinstance(caching, bool) else not hybrid,
+        prefix_caching=caching if isinstance(caching, bool) else not hybrid or rules_of(version).hybrid_prefixes,
         graphs=flags.get("enforce-eager") is not True,
         draft_layers=1 if isinstance(speculative, Mapping) and speculative.get("method") == "mtp" else 0,
         speculative_tokens=drafted if isinstance(drafted, int) else 0,

@@ -5,6 +5,7 @@ Source: vllm/v1/core/kv_cache_utils.py at 0.27.1 (get_kv_cache_configs and what 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -84,14 +85,20 @@ def _on(stage: Stage, layers: Sequence[Layer], groups: Sequence[Group], rules: R
     def here(each: Layer) -> bool:
         return each.index in stage.layers or (stage.last and each.index >= stage.layers.stop)
 
-    mine = tuple(replace(group, layers=tuple(filter(here, group.layers))) for group in groups)
+    mine = tuple(
+        group if group.mixed and not rules.projected else replace(group, layers=tuple(filter(here, group.layers)))
+        for group in groups
+    )
     return StageBlocks(mine, tuple(filter(here, layers)), _block_bytes(mine, rules))
 
 
 def _block_bytes(groups: Sequence[Group], rules: Rules) -> int:
     """Groups lie over each other, as they all draw on one pool."""
-    if _packed(groups) and not rules.dense:
+    if _packed(groups) and rules.packing == "rows":
         return _row_bytes(groups)
+    if _packed(groups) and rules.packing == "sizes":
+        counts = [Counter(layer.pages.page for layer in group.layers) for group in groups]
+        return sum(page * max(each[page] for each in counts) for page in set().union(*counts))
     return max((each.block_bytes for each in groups), default=0)
 
 

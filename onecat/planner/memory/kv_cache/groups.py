@@ -40,7 +40,7 @@ def groups_of(layers: Sequence[Layer], rules: Rules) -> tuple[Group, ...]:
     if len({_need(each.pages) for each in layers}) == 1:
         return (_group(layers, mixed=True),)
     if any(each.pages.kind == "latent-window" for each in layers) and len({each.pages.page for each in layers}) > 1:
-        return _packed(layers, rules.dense)
+        return _packed(layers, rules.packing == "dense")
     return _equal_pages(_unified(layers), rules.padding)
 
 

@@ -25,11 +25,13 @@ class Rules:
     batches: bool
     states: bool
     all_states: tuple[str, ...]
+    hybrid_prefixes: bool
     latent_alignment: int
     flashinfer_mla_block: int
     need: Literal["layers", "groups"]
+    projected: bool
     pooled: bool
-    dense: bool
+    packing: Literal["rows", "sizes", "dense"]
     null_block: bool
 
 
