@@ -53,7 +53,7 @@ def decoder(configuration: Configuration, style: Style = LLAMA, sliding: LayerRu
     layers = configuration.integer("num_hidden_layers")
     heads, hidden = configuration.positive("num_attention_heads"), configuration.positive("hidden_size")
     key_value_heads = configuration.positive("num_key_value_heads", default=heads)
-    head_size = configuration.optional("head_dim") or hidden // heads
+    head_size = configuration.positive("head_dim", default=hidden // heads)
     per_layer = windows(configuration, layers, sliding)
     caches = alike(
         KeyValueLayers((layer,), heads, key_value_heads, head_size, head_size, window)

@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onecat.checkpoints.architectures.configuration import Configuration, IncompleteConfiguration
-from onecat.checkpoints.architectures.records import Architecture
+from onecat.checkpoints.architectures.records import Architecture, KeyValueLayers
 from onecat.checkpoints.architectures.registry import families
 
 MOST_LAYERS = 2000
 """More than any model has; a configuration that states more is not built layer by layer."""
+
+MOST_STRETCH = 1e6
+"""More than positions are stretched by anywhere; JSON as Python reads it has Infinity and integers without end."""
 
 DEEPEST = 6
 """Parts within parts that are searched for numbers of layers."""
@@ -35,11 +38,20 @@ def describe(document: Mapping[str, Any]) -> Architecture:
     if described is None:
         return base.replaced(estimated=f"onecat does not know the architecture {base.name or 'of this config.json'}")
     try:
-        return described(configuration)
+        found = described(configuration)
+        empty = _without_elements(found)
+        return found if empty is None else base.replaced(estimated=f"the sizes in config.json leave {empty} no element")
     except IncompleteConfiguration as error:
         return base.replaced(estimated=str(error))
     except ZeroDivisionError:
         return base.replaced(estimated="config.json has 0 for the number of something that there must be one of")
+
+
+def _without_elements(described: Architecture) -> str | None:
+    """What has no element, as heads have when there are more of them than the hidden size has elements."""
+    if any(isinstance(each, KeyValueLayers) and not each.head_size for each in described.caches):
+        return "a head"
+    return next((each.name for each in described.weights if 0 in each.shape), None)
 
 
 def _layer_counts(part: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, int]]:
@@ -82,7 +94,7 @@ def _rotary_stretch(parameters: Any) -> float:
     stated = inner if isinstance(inner, Mapping) else parameters
     factor = stated.get("factor")
     linear = "linear" in (stated.get("rope_type"), stated.get("type"))
-    return float(factor) if linear and isinstance(factor, (int, float)) and factor >= 1 else 1.0
+    return float(factor) if linear and isinstance(factor, (int, float)) and 1 <= factor <= MOST_STRETCH else 1.0
 
 
 def _rotary_share(text: Mapping[str, Any]) -> float:

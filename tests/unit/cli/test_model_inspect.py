@@ -93,7 +93,8 @@ def test_what_is_not_there_is_said_in_one_message(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "scheme", "weight_gb", "per_token"),
     [
-        # Sizes: `metadata.total_size` of the publisher's index; bytes per token: layers x heads x 2 x size x 2.
+        # Sizes: what onecat computed from shapes and claimed formats when this was written; they hold it there and were
+        # looked up nowhere. Bytes per token: layers x heads x 2 x size x 2.
         ("config_openai--gpt-oss-120b.json", "mxfp4", 65.25, 18 * 8 * 2 * 64 * 2),
         ("config_Qwen--Qwen3-30B-A3B-FP8.json", "fp8-block", 31.17, 48 * 4 * 2 * 128 * 2),
         ("config_nvidia--DeepSeek-V3.1-NVFP4.json", "nvfp4", 413.3, 61 * 576 * 2),

@@ -21,7 +21,7 @@ def hunyuan_moe(configuration: Configuration) -> Architecture:
     hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
     heads = configuration.positive("num_attention_heads")
     key_value_heads = configuration.positive("num_key_value_heads", default=heads)
-    head = configuration.count("head_dim", "attention_head_dim") or hidden // heads
+    head = configuration.positive("head_dim", "attention_head_dim", default=hidden // heads)
     count, inner = configuration.positive("num_experts"), _alike(configuration, "moe_intermediate_size")
     shared = configuration.positive("intermediate_size") * _alike(configuration, "num_shared_expert")
     normed = configuration.flag("use_qk_norm", True)

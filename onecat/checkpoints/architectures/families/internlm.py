@@ -31,7 +31,7 @@ def internlm2(configuration: Configuration) -> Architecture:
     hidden, inner = configuration.positive("hidden_size"), configuration.positive("intermediate_size")
     vocabulary, bias = configuration.positive("vocab_size"), configuration.flag("bias")
     heads = configuration.positive("num_attention_heads")
-    head = configuration.optional("head_dim") or hidden // heads
+    head = configuration.positive("head_dim", default=hidden // heads)
     rows = (heads + 2 * configuration.positive("num_key_value_heads", default=heads)) * head
 
     def parameters() -> Iterator[Weight]:

@@ -24,7 +24,7 @@ def mllama(configuration: Configuration) -> Architecture:
     layers, heads = configuration.integer("num_hidden_layers"), configuration.positive("num_attention_heads")
     hidden, inner = configuration.positive("hidden_size"), configuration.positive("intermediate_size")
     key_value_heads = configuration.positive("num_key_value_heads")
-    head = configuration.optional("head_dim") or hidden // heads
+    head = configuration.positive("head_dim", default=hidden // heads)
     crossing = _crossing(configuration, layers)
     vocabulary = configuration.positive("vocab_size")
     prefix = "language_model.model."

@@ -104,3 +104,27 @@ def test_a_description_does_not_change_the_document() -> None:
         before = json.dumps(config)
         describe(config)
         assert json.dumps(config) == before
+
+
+@pytest.mark.parametrize("config", SMALL, ids=lambda config: config["architectures"][0])
+def test_no_configuration_gives_weights_or_caches_of_size_0(config: dict[str, Any]) -> None:
+    config = copy.deepcopy(config)
+    for part in (config, config.get("text_config")):
+        if isinstance(part, dict) and "num_attention_heads" in part:
+            part |= {"head_dim": 0, "num_attention_heads": 10**6, "num_key_value_heads": 10**6}
+    found = describe(config)
+    assert whole(found)
+    assert all(0 not in each.shape for each in found.weights)
+    assert found.estimated or all(getattr(each, "head_size", 1) for each in found.caches)
+
+
+def test_a_head_of_0_elements_is_told_and_not_replaced() -> None:
+    name = next(each["model"] for each in MODELS if each["config"]["architectures"] == ["Qwen3ForCausalLM"])
+    config = {**by_name(name), "head_dim": 0}
+    assert describe(config).estimated == "config.json has 0 for `head_dim`"
+
+
+@pytest.mark.parametrize("factor", [float("inf"), float("nan"), 10**400, 1e300, -1, 0])
+def test_positions_are_stretched_by_no_more_than_a_model_can_be(factor: float) -> None:
+    config = {**SMALL[0], "rope_scaling": {"rope_type": "linear", "factor": factor}}
+    assert describe(config).rotary_stretch == 1.0
