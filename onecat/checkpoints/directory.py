@@ -24,6 +24,11 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.js
 LARGE_INDEX = 1 << 20
 """Bytes above which an index is searched for the names of its files and not parsed: some have 200,000 lines."""
 
+BLOCK = 1 << 16
+MOST_NAMES = 16
+"""Names that are searched for in one block of an index, each in a pass of its own; it has one or two where the index is
+in order."""
+
 _END_OF_FILE = b'.safetensors"'
 
 OTHER_COPIES = re.compile(r"^(consolidated|pytorch_model|adapter)[-.]")
@@ -141,18 +146,30 @@ def _listed(path: Path, problems: list[Problem]) -> set[str]:
     """The weight files that an index names; empty without one."""
     if not path.is_file():
         return set()
-    if path.stat().st_size > LARGE_INDEX:
-        before = path.read_bytes().split(_END_OF_FILE)[:-1]
-        found = {
-            name.decode("utf-8", "replace") + ".safetensors"
-            for name in {text[text.rfind(b'"') + 1 :] for text in before}
-        }
-        if found:
-            return found
+    if path.stat().st_size > LARGE_INDEX and (found := _names_in(path)):
+        return found
     weight_map = (read_json(path, problems) or {}).get("weight_map")
     if not isinstance(weight_map, Mapping):
         return set()
     return {name for name in weight_map.values() if isinstance(name, str)}
+
+
+def _names_in(path: Path) -> set[str]:
+    """The names of weight files in a JSON text, each of which stands there for thousands of tensors."""
+    found: set[bytes] = set()
+    rest = b""
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(BLOCK):
+            whole, end, rest = (rest + block).rpartition(_END_OF_FILE)
+            text = whole + end
+            for _ in range(MOST_NAMES):
+                if (at := text.find(_END_OF_FILE)) < 0:
+                    break
+                name = text[text.rfind(b'"', 0, at) : at + len(_END_OF_FILE)]
+                found.add(name)
+                text = b"" if text.count(name) == text.count(_END_OF_FILE) else text.replace(name, b"")
+            found.update(each[each.rfind(b'"') :] + _END_OF_FILE for each in text.split(_END_OF_FILE)[:-1])
+    return {name.strip(b'"').decode("utf-8", "replace") for name in found}
 
 
 def _stated_sizes(path: Path) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from onecat.checkpoints.safetensors_columns import from_columns
+from onecat.checkpoints.safetensors_groups import from_groups
 from onecat.checkpoints.safetensors_json import from_json
 from onecat.checkpoints.safetensors_records import BITS, Header, HeaderError, Tensor, bad_header, printable
 
@@ -90,8 +90,8 @@ def parse_header(text: bytes) -> Header:
         decoded = text.decode("utf-8")
     except UnicodeDecodeError as error:
         raise bad_header(f"has a header that is not UTF-8 (at byte {error.start})") from error
-    if (columns := from_columns(decoded)) is not None:
-        return Header(columns[0], columns[0].ends[-1], 0, columns[1])
+    if (groups := from_groups(decoded)) is not None:
+        return Header(groups[0], groups[0].data_bytes, 0, groups[1])
     tensors, metadata = from_json(decoded)
     position = 0
     for tensor in tensors:

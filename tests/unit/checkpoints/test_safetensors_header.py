@@ -13,8 +13,9 @@ import safetensors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onecat.checkpoints import safetensors_groups
 from onecat.checkpoints.collapsing import collapsed
-from onecat.checkpoints.safetensors_columns import from_columns
+from onecat.checkpoints.safetensors_groups import from_groups
 from onecat.checkpoints.safetensors_header import BITS, HeaderError, parse_header, read_header
 from onecat.checkpoints.safetensors_json import from_json
 
@@ -221,7 +222,10 @@ def test_where_the_data_begins_and_what_the_writer_left_are_told(tmp_path: Path)
 
 sizes = st.sampled_from([0, 0, 1, 2, 3, 5, 2**32, HUGE, 2**64 - 1, 2**64, -1, True, 1.0, None, "1"])
 near = st.sampled_from([0] * 20 + [-1, 1, 4, HUGE])
-names = st.sampled_from(["a", "b", "c", "d", "__metadata__", "layers.0.\u00e9", 'quote"', "\ud800"])
+names = st.sampled_from(
+    ["a", "b", "c", "d", "__metadata__", "layers.0.\u00e9", 'quote"', "\ud800"]
+    + [f"m.experts.{number}" for number in ("0.a", "1.a", "0.b", "1.b", "01.a", "2", "2.experts.3.a")]
+)
 
 
 @st.composite
@@ -265,11 +269,11 @@ def test_any_header_is_read_or_refused_as_the_library_does(drawn: tuple[str, int
 @given(headers())
 def test_the_fast_way_gives_what_the_json_parser_gives_or_nothing(drawn: tuple[str, int]) -> None:
     text, _ = drawn
-    if (fast := from_columns(text)) is not None:
+    if (fast := from_groups(text)) is not None:
         tensors, metadata = from_json(text)
         assert (list(fast[0]), fast[1]) == (tensors, metadata)
         assert [fast[0][at] for at in range(len(tensors))] == tensors
-        assert fast[0].ends[-1] == tensors[-1].end
+        assert fast[0].data_bytes == tensors[-1].end
 
 
 def test_the_form_that_the_library_writes_takes_the_fast_way(tmp_path: Path) -> None:
@@ -281,8 +285,69 @@ def test_the_form_that_the_library_writes_takes_the_fast_way(tmp_path: Path) -> 
         save_file(arrays, tmp_path / "x.safetensors", metadata=metadata)
         content = (tmp_path / "x.safetensors").read_bytes()
         text = content[8 : 8 + int.from_bytes(content[:8], "little")].decode()
-        fast = from_columns(text)
-        assert fast is not None and fast == from_json(text)
+        fast = from_groups(text)
+        assert fast is not None and (list(fast[0]), fast[1]) == from_json(text)
+
+
+def experts_of(count: int, *, layers: int = 2) -> str:
+    """Experts as the library writes them: all scales of a layer, then all weights, names in order."""
+    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    position = 0
+    for parts in (("down.scale", "up.scale"), ("down.weight", "up.weight")):
+        for name in sorted(f"layers.{layer}.mlp.experts.{n}" for layer in range(layers) for n in range(count)):
+            for part in parts:
+                size = 8 if part.endswith("weight") else 4
+                dtype, shape = ("U8", [2, 4]) if part.endswith("weight") else ("F32", [])
+                entries[f"{name}.{part}"] = {
+                    "dtype": dtype, "shape": shape, "data_offsets": [position, position + size]
+                }  # fmt: skip
+                position += size
+        entries[f"norm.{parts[0]}"] = {"dtype": "F32", "shape": [1], "data_offsets": [position, position + 4]}
+        position += 4
+    return json.dumps(entries, separators=(",", ":"))
+
+
+def test_experts_take_the_fast_way_and_few_of_their_tensors_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    one_by_one = safetensors_groups._Reader._next_tensor
+    monkeypatch.setattr(
+        safetensors_groups._Reader, "_next_tensor", lambda reader: parsed.append("") or one_by_one(reader)
+    )
+    text = experts_of(12)
+    fast = from_groups(text)
+    assert fast is not None and (list(fast[0]), fast[1]) == from_json(text)
+    assert (len(fast[0]), fast[0][3].name, fast[0].data_bytes) == (98, "layers.0.mlp.experts.1.up.scale", 584)
+    assert len(parsed) == 2 * (2 * 2 + 1)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.text(alphabet='{}[]",:\\0123456789.ab_ ', max_size=3), st.integers(0, 1500), st.integers(0, 3))
+def test_experts_with_something_put_between_them_are_read_as_the_json_parser_does(
+    extra: str, at: int, cut: int
+) -> None:
+    whole = experts_of(3, layers=1)
+    text = whole[:at] + extra + whole[at + cut :]
+    if (fast := from_groups(text)) is not None:
+        assert (list(fast[0]), fast[1]) == from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("layers.0.mlp.experts.2.up.scale", "layers.0.mlp.experts.1.up.scale"),
+        ("layers.0.mlp.experts.2.down.scale", "layers.0.mlp.experts.1.up.scale"),
+        ("layers.0.mlp.experts.2.up.weight", "layers.0.mlp.experts.1.up.scale"),
+        ("norm.down.weight", "norm.down.scale"),
+        ("norm.down.weight", "layers.0.mlp.experts.1.up.scale"),
+    ],
+)
+def test_a_name_that_stands_twice_among_experts_is_refused(name: str, other: str) -> None:
+    text = experts_of(3)
+    assert f'"{name}"' in text and f'"{other}"' in text
+    twice = text.replace(f'"{name}"', f'"{other}"')
+    assert from_groups(twice) is None
+    with pytest.raises(HeaderError, match="twice"):
+        parse_header(twice.encode())
 
 
 @settings(max_examples=60, deadline=None)
