@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onecat.checkpoints import Architecture
-from onecat.planner.memory.kv_cache.layers import layers_of
+from onecat.checkpoints.architectures.records import StateLayers
+from onecat.planner.memory.kv_cache.layers import layers_of, state_bytes
 from onecat.planner.memory.kv_cache.pages import EVERY_TOKEN
 from onecat.planner.memory.kv_cache.rules import rules_of
 from onecat.planner.memory.records import MemorySettings
@@ -37,13 +38,14 @@ def kept(architecture: Architecture, dtype: str, kv_cache_dtype: str = "auto", v
         dtype=dtype,
         kv_cache_dtype=kv_cache_dtype,
     )
-    token = sequence = 0
+    token = 0
+    sequence = sum(
+        len(each.layers) * state_bytes(each, settings) for each in architecture.caches if isinstance(each, StateLayers)
+    )
     for layer in layers_of(architecture, settings, rules_of(version)):
         pages = layer.pages
         if pages.kind in EVERY_TOKEN:
             token += pages.page // pages.block_size
-        elif pages.kind == "state":
-            sequence += pages.page
-        else:
+        elif pages.kind != "state":
             sequence += pages.page * -(-(pages.reach or 0) // pages.block_size)
     return Kept(token, sequence)
