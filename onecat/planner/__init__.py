@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onecat.planner.records import ContainerPlan, Layout, Plan, Reason, Refusal, to_json
-
 if TYPE_CHECKING:
     from onecat.planner.detection import Detection, detect_profile
     from onecat.planner.flags import check_profile_flags
+    from onecat.planner.records import ContainerPlan, Layout, Plan, Reason, Refusal, to_json
     from onecat.planner.synthesis import make_plan
 
 _HOMES = {
+    "ContainerPlan": "records",
     "Detection": "detection",
+    "Layout": "records",
+    "Plan": "records",
+    "Reason": "records",
+    "Refusal": "records",
     "check_profile_flags": "flags",
     "detect_profile": "detection",
     "make_plan": "synthesis",
+    "to_json": "records",
 }
 
 __all__ = [
@@ -37,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load a function when it is first used, so that the records alone do not load pydantic."""
+    """Load a name when it is first used, so that the records alone do not load pydantic."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

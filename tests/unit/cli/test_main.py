@@ -43,6 +43,25 @@ def test_under_json_an_error_is_a_document_too() -> None:
     assert document["next"] == ["onecat status --help"]
 
 
+def test_a_commands_module_has_its_name_and_gives_all_that_the_whole_application_has_of_it() -> None:
+    whole = typer.main.get_command(application.build_app())
+    assert isinstance(whole, typer.core.TyperGroup)
+    for name, command in whole.commands.items():
+        alone = typer.main.get_command(application.build_app(name))
+        assert isinstance(alone, typer.core.TyperGroup)
+        assert list(alone.commands) == [name]
+        assert alone.commands[name].help == command.help
+
+
+def test_a_module_that_has_no_command_and_a_command_that_has_no_module_leave_all_commands_to_choose_from() -> None:
+    whole = typer.main.get_command(application.build_app())
+    assert isinstance(whole, typer.core.TyperGroup)
+    for name in ("console", "upp", "--help", "on/../e", "PLAN"):
+        others = typer.main.get_command(application.build_app(name))
+        assert isinstance(others, typer.core.TyperGroup)
+        assert others.commands.keys() == whole.commands.keys()
+
+
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
 def test_help_is_the_answer_to_no_command_and_to_help(arguments: tuple[str, ...]) -> None:
     done = run(*arguments)
@@ -96,8 +115,8 @@ def run_command(
     def call(work: Callable[[], None], *arguments: str) -> tuple[int, str, str]:
         real_app = application.build_app
 
-        def build_app() -> typer.Typer:
-            app = real_app()
+        def build_app(command: str | None = None) -> typer.Typer:
+            app = real_app(command)
 
             @app.command("work")
             def command(json: bool = False) -> None:
