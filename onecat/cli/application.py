@@ -21,6 +21,7 @@ import onecat.cli
 from onecat import __version__
 from onecat.cli import console
 from onecat.cli.main import INTERRUPTED
+from onecat.cli.plain_values import take_plain_values
 from onecat.errors import OnecatError
 
 GLOBAL_OPTIONS = ("--debug", "--quiet", "-q")
@@ -107,7 +108,9 @@ def run() -> None:
     as_json = "--json" in words
     debug = "--debug" in options
     try:
-        code = build_app(*words[:1])([*options, *words], prog_name="onecat", standalone_mode=False)
+        command = typer.main.get_command(build_app(*words[:1]))
+        take_plain_values(command)
+        code = command([*options, *words], prog_name="onecat", standalone_mode=False)
         sys.stdout.flush()  # a reader that went away shows here, not while Python ends
     except typer.Abort as aborted:  # what Typer makes of a Ctrl-C
         raise KeyboardInterrupt from aborted
