@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from onecat.checkpoints.collapsing import collapsed
+from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
+from onecat.checkpoints.numbering import missing_of_series
 from onecat.checkpoints.records import Problem
 from onecat.checkpoints.safetensors_header import (
     Header,
@@ -17,7 +19,7 @@ from onecat.checkpoints.safetensors_header import (
     header_of,
     parse_header,
 )
-from onecat.checkpoints.sources import DOWNLOAD_AGAIN, INDEX, Source, read_documents, read_json, unreadable
+from onecat.checkpoints.sources import INDEX, Source, read_documents, read_json, unreadable
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tiktoken.model")
 
@@ -32,8 +34,9 @@ in order."""
 _END_OF_FILE = b'.safetensors"'
 
 OTHER_COPIES = re.compile(r"^(consolidated|pytorch_model|adapter)[-.]")
-"""Files of the same weights in another layout, which engines leave out when there are others
-(vllm/model_executor/model_loader/weight_utils.py, filter_duplicate_safetensors_files)."""
+"""Files of the same weights in another layout, left out when there are others: by an index, engines do so
+(vllm/model_executor/model_loader/weight_utils.py, filter_duplicate_safetensors_files). Where there are consolidated
+files, vLLM 0.27.1 loads those instead (default_loader.py); they hold the same weights."""
 
 
 def read_directory(directory: Path) -> Source:
@@ -46,6 +49,11 @@ def read_directory(directory: Path) -> Source:
         problems.append(
             Problem("missing-shard", f"is listed in {INDEX} and not there", str(directory / missing),
                     "download the missing shard")
+        )  # fmt: skip
+    for missing in [] if listed else missing_of_series(names):
+        problems.append(
+            Problem("missing-shard", "is one of those that the names of the others count, and not there",
+                    str(directory / missing), "download the missing shard")
         )  # fmt: skip
     if not names and not (directory / INDEX).is_file():
         problems.append(

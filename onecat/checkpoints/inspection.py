@@ -12,6 +12,8 @@ from onecat.checkpoints.contradictions import contradictions
 from onecat.checkpoints.directory import read_directory, read_whole_or_header
 from onecat.checkpoints.listing import LISTS, read_listing
 from onecat.checkpoints.measuring import computed_shares, draft_modules, measured_shares
+from onecat.checkpoints.other_kinds import other_kind
+from onecat.checkpoints.pulled import RESUME_PULL, STATE_DIRECTORY, unfinished_pull
 from onecat.checkpoints.quantization import read_quantization
 from onecat.checkpoints.reconstruction import from_tensors
 from onecat.checkpoints.records import Checkpoint, Problem
@@ -37,7 +39,7 @@ def inspect(path: Path) -> Checkpoint:
     """
     if path.is_dir():
         try:
-            return described(read_directory(path))
+            return described(_told(path, read_directory(path)))
         except OSError as error:
             raise OnecatError(
                 f"the model directory {path} cannot be read: {error.strerror}",
@@ -52,6 +54,22 @@ def inspect(path: Path) -> Checkpoint:
             next_steps=NEXT,
         )
     return described(_read_file(path))
+
+
+def _told(directory: Path, source: Source) -> Source:
+    """The same, with what the directory is when it is no checkpoint, and that it is still being downloaded."""
+    other, unfinished = other_kind(directory), unfinished_pull(directory)
+    problems = source.problems
+    if other is not None:
+        source = replace(source, files=source.files or other.files, file_bytes=source.file_bytes or other.bytes)
+        problems = (other.problem, *(each for each in problems if each.code not in other.explains))
+    if unfinished is not None:
+        text = f"says that the download from {unfinished.source} has not come to its end"
+        problems = (
+            Problem("incomplete-download", text, str(directory / STATE_DIRECTORY), RESUME_PULL),
+            *problems,
+        )
+    return replace(source, problems=problems)
 
 
 def described(source: Source) -> Checkpoint:

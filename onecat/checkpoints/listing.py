@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from onecat.checkpoints.directory import TOKENIZER_FILES, loaded_files
+from onecat.checkpoints.numbering import missing_of_series, numbered
 from onecat.checkpoints.records import Problem
 from onecat.checkpoints.sources import INDEX, Source, read_documents
 from onecat.errors import OnecatError
@@ -41,11 +42,11 @@ def read_listing(path: Path, text: str) -> Source:
         )
     problems: list[Problem] = []
     documents = read_documents(path.parent, problems, required=False)
-    chosen = loaded_files(weights, _numbered(weights))
+    chosen = loaded_files(weights, numbered(weights))
     where = str(path)
     if not weights:
         problems.append(Problem("no-weights", "lists no *.safetensors file", where, "take a revision that has some"))
-    for name in _missing(weights):
+    for name in missing_of_series(weights):
         problems.append(Problem("missing-shard", f"does not list {name}", where, "upload or download that shard"))
     for name in sorted(name for name in weights if sizes[name] < 1024):
         problems.append(
@@ -94,27 +95,3 @@ def _json_entries(document: Any) -> Iterator[tuple[str, int]]:
         size = size if size is not None else entry.get("size", entry.get("Size"))
         if name and type(size) is int and size >= 0:
             yield name, size
-
-
-_SHARD = re.compile(r"^(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)\.safetensors$")
-
-
-def _numbered(names: set[str]) -> list[str]:
-    """The shards of `model-*-of-*` where there are some: a single file beside them is another copy."""
-    return [name for name in names if (found := _SHARD.match(name)) and found["stem"] == "model"]
-
-
-def _missing(names: set[str]) -> list[str]:
-    """Names of a numbered series that are not there."""
-    series = {}
-    for name in names:
-        found = _SHARD.match(name)
-        if found:
-            series[found["stem"], found["count"]] = len(found["number"])
-    expected = {
-        f"{stem}-{number:0{digits}}-of-{count}.safetensors"
-        for (stem, count), digits in series.items()
-        if int(count) <= 10_000
-        for number in range(1, int(count) + 1)
-    }
-    return sorted(expected - names)

@@ -12,6 +12,7 @@ from onecat.files import read_json
 
 STATE_DIRECTORY, STATE_FILE = ".onecat-pull", "state.json"
 STATE_SCHEMA = "onecat.pull-state/1"
+RESUME_PULL = "type the same `onecat model pull` again: it goes on where it stopped"
 
 
 @dataclass(frozen=True)

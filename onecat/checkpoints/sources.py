@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from onecat.checkpoints.json_text import DOWNLOAD_AGAIN, NotJson, parse_json
 from onecat.checkpoints.quantization.reading import SIDE_FILES
 from onecat.checkpoints.records import Problem
 from onecat.checkpoints.tensors import StoredTensors
@@ -19,8 +19,6 @@ DOCUMENTS = (CONFIG, *SIDE_FILES)
 
 ONLY_QUANTISATION = frozenset({"quantization", "quant_method", "quant_algo", "config_groups", "weights", "w_bit"})
 """Fields of a document that describes quantisation and no model."""
-
-DOWNLOAD_AGAIN = "download this file again and compare its checksum with the one its publisher states"
 
 
 @dataclass(frozen=True)
@@ -81,15 +79,15 @@ def documents_of(path: Path, document: Mapping[str, Any], problems: list[Problem
 def read_json(path: Path, problems: list[Problem]) -> dict[str, Any] | None:
     """A JSON object; None, and a problem, when the file is none."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_bytes())
     except FileNotFoundError:
         problems.append(Problem("missing-file", "is missing", str(path), "copy it from the original checkpoint"))
         return None
     except OSError as error:
         problems.append(unreadable(path, error))
         return None
-    except (ValueError, RecursionError) as error:
-        problems.append(Problem("bad-json", f"is not valid JSON ({error})", str(path), DOWNLOAD_AGAIN))
+    except NotJson as error:
+        problems.append(Problem("bad-json", f"is not valid JSON ({error})", str(path), error.fix))
         return None
     if not isinstance(document, dict):
         problems.append(Problem("bad-json", "is not a JSON object", str(path), DOWNLOAD_AGAIN))
@@ -98,4 +96,7 @@ def read_json(path: Path, problems: list[Problem]) -> dict[str, Any] | None:
 
 
 def unreadable(path: Path, error: OSError) -> Problem:
+    if isinstance(error, FileNotFoundError):
+        fix = "download it again; a hub cache's blobs may have been removed"
+        return Problem("dead-link", "is a link to a file that is not there", str(path), fix)
     return Problem("unreadable", f"cannot be read ({error.strerror})", str(path), "check its owner and mode")

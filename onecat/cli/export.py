@@ -106,6 +106,7 @@ def make_request(
     from onecat.deploy.export import Request
     from onecat.errors import ExitCode, OnecatError
     from onecat.planner import make_plan
+    from onecat.planner.download import ABSENT
 
     deployment = planned_deployment(config, None, None, "container" if form.needs_container else None)
     profile = load_profile(deployment.profile)
@@ -123,8 +124,7 @@ def make_request(
     found = inspect(checkpoint or model)
     if checkpoint is not None:
         # The rest of the model lies elsewhere; what is told of the configuration itself stays.
-        absent = ("missing-tokenizer", "missing-shard", "no-weights")
-        found = replace(found, problems=tuple(each for each in found.problems if each.code not in absent))
+        found = replace(found, problems=tuple(each for each in found.problems if each.code not in ABSENT))
     plan = make_plan(deployment, profile, found, None, settings)
     certain = [each for each in plan.refusals if each.certain]
     if certain:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from onecat.checkpoints.json_text import parse_json
 from onecat.checkpoints.safetensors_header import LFS_POINTER, Header, HeaderError, Tensor, read_header
 from onecat.errors import OnecatError
 
@@ -109,7 +109,7 @@ def read_contents(directory: Path) -> Contents:
                 documents[name] = _document(path, size)
         except OSError as error:
             unread[name] = f"cannot be read ({error.strerror})"
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             unread[name] = f"is not valid JSON ({error})"
     return Contents(directory, sizes, headers, broken, documents, unread, starts)
 
@@ -130,7 +130,7 @@ def _files(directory: Path) -> Iterator[tuple[str, int]]:
 def _document(path: Path, size: int) -> Any:
     if size > LARGEST_DOCUMENT:
         raise ValueError(f"{size} bytes are more than any such file has")
-    return json.loads(path.read_text(encoding="utf-8"))
+    return parse_json(path.read_bytes())
 
 
 def _is_html_name(name: str) -> bool:

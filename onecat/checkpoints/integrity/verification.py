@@ -17,6 +17,7 @@ from onecat.checkpoints.integrity.records import SEVERITIES, Fault, Verification
 from onecat.checkpoints.integrity.registry import rules
 from onecat.checkpoints.integrity.scales import Found, Wanted, faults_of_scales, faults_of_weights, floats, scales
 from onecat.checkpoints.integrity.values import scan
+from onecat.checkpoints.other_kinds import other_kind
 
 MOST_SCALE_BYTES = 4 << 30
 SMALL_SCALE_BYTES = 1 << 12
@@ -84,8 +85,12 @@ def verify(request: Request, show: Show = lambda progress: None) -> Verification
 
 def static_faults(contents: Contents) -> Iterator[Fault]:
     """What names, sizes, headers and documents tell, without reading values; the worst are not first."""
+    other = other_kind(contents.directory)
+    if other is not None:
+        told = other.problem
+        yield Fault(told.code, told.severity, told.text, told.where, told.fix)
     for rule in rules():
-        yield from rule(contents)
+        yield from (fault for fault in rule(contents) if other is None or fault.code not in other.explains)
 
 
 def _headers_told(contents: Contents) -> str:

@@ -114,9 +114,9 @@ def test_an_index_without_a_map_and_a_directory_without_weights(sharded: Path, t
     (sharded / "model.safetensors.index.json").write_text('{"weight_map": {"a": 1}}')
     assert codes(sharded) == {"bad-index": "fail"}
     bare = write_checkpoint(tmp_path / "bare", {})
-    (bare / "model.safetensors").rename(bare / "pytorch_model.bin")
+    (bare / "model.safetensors").rename(bare / "pytorch_model.pt")
     fault = only(bare)
-    assert (fault.code, "pytorch_model.bin" in fault.text) == ("no-weights", True)
+    assert (fault.code, "pytorch_model.pt" in fault.text) == ("no-weights", True)
 
 
 def test_files_that_only_take_space_are_told_as_such(sharded: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onecat.checkpoints.integrity.contents import Contents
 from onecat.checkpoints.integrity.records import Fault
 from onecat.checkpoints.integrity.registry import rule
-from onecat.checkpoints.pulled import STATE_DIRECTORY, unfinished_pull
+from onecat.checkpoints.pulled import RESUME_PULL, STATE_DIRECTORY, unfinished_pull
 
 
 @rule
@@ -20,6 +20,6 @@ def pulled(contents: Contents) -> Iterator[Fault]:
             "fail",
             f"the download from {found.source} has not come to its end",
             STATE_DIRECTORY,
-            "type the same `onecat model pull` again: it goes on where it stopped",
+            RESUME_PULL,
             "Files are missing.",
         )

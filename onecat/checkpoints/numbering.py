@@ -1,0 +1,31 @@
+"""Weight files whose names say how many there are: model-00001-of-00003.safetensors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+MOST_SHARDS = 10_000
+_SHARD = re.compile(r"^(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)\.safetensors$")
+
+
+def numbered(names: Iterable[str]) -> list[str]:
+    """The shards of `model-*-of-*` where there are some: a single file beside them is another copy."""
+    return [name for name in names if (found := _SHARD.match(name)) and found["stem"] == "model"]
+
+
+def missing_of_series(names: Iterable[str]) -> list[str]:
+    """Names of a numbered series that are not there."""
+    there = set(names)
+    series = {}
+    for name in there:
+        found = _SHARD.match(name)
+        if found:
+            series[found["stem"], found["count"]] = len(found["number"])
+    expected = {
+        f"{stem}-{number:0{digits}}-of-{count}.safetensors"
+        for (stem, count), digits in series.items()
+        if len(count) <= len(str(MOST_SHARDS)) + 1 and int(count) <= MOST_SHARDS
+        for number in range(1, int(count) + 1)
+    }
+    return sorted(expected - there)
