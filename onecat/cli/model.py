@@ -8,8 +8,14 @@ from onecat.cli import model_inspect, model_pull, model_verify
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(name="model", help="Look at checkpoints, verify them, fetch them.", no_args_is_help=True)
+    group = typer.Typer(invoke_without_command=True, help="Look at checkpoints, verify them, fetch them.")
+
+    def without_command(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            print(context.get_help())
+
+    group.callback()(without_command)
     model_inspect.add_to(group)
     model_verify.add_to(group)
     model_pull.add_to(group)
-    app.add_typer(group)
+    app.add_typer(group, name="model")

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def add_to(group: typer.Typer) -> None:
-    group.command("inspect", help="Show what a checkpoint is made of, from headers and configuration.")(inspect_model)
+    group.command(
+        "inspect",
+        help="Show what a checkpoint is made of.",
+        epilog="Reads headers and configuration, no weights. Exit code 1 when an engine would refuse it.",
+    )(inspect_model)
 
 
 def inspect_model(

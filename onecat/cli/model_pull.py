@@ -20,7 +20,9 @@ _DRAW_SECONDS = 0.3
 
 
 def add_to(group: typer.Typer) -> None:
-    group.command("pull", help="Fetch a model, whole and verified; the same command goes on after a break.")(pull_model)
+    group.command("pull", help="Fetch a model, whole and verified.", epilog="The same command goes on after a break.")(
+        pull_model
+    )
 
 
 def pull_model(

@@ -24,9 +24,9 @@ DRAW_SECONDS = 0.2
 def add_to(group: typer.Typer) -> None:
     group.command(
         "verify",
-        help="Verify that a checkpoint is whole: headers, index, scales, tokenizer, checksums.",
-        epilog="Exit code 1 when something stops or spoils serving. Ctrl-C keeps the checksums of finished files: "
-        "the same command goes on from there.",
+        help="Verify that a checkpoint is whole.",
+        epilog="Looks at headers, index, scales, tokenizer and checksums. Exit code 1 when something stops or spoils "
+        "serving. Ctrl-C keeps the checksums of finished files: the same command goes on from there.",
     )(verify_model)
 
 

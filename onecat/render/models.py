@@ -100,7 +100,7 @@ def _summary(told: Inspection) -> str:
     name = described.name or "an unknown architecture"
     kind = f" ({described.model_type})" if described.model_type else ""
     count = f"{_count(seen.parameters)} parameters" if seen.parameters else "parameters not known"
-    if told.active and told.active < seen.parameters * 0.95:
+    if described.experts and told.active and told.active < seen.parameters * 0.95:
         count += f" ({_count(told.active)} for each token)"
     source = "" if seen.measured else ", computed from the configuration"
     if not seen.measured and seen.files:
@@ -148,6 +148,8 @@ def _facts(told: Inspection) -> Iterator[tuple[str, str]]:
 
 def _stored(seen: Checkpoint) -> str:
     found = seen.quantization
+    if found is None and not seen.tensors and seen.architecture.name is None:
+        return "not known"
     if found is None:
         return f"{seen.architecture.dtype or 'trained'}, not quantised"
     form = f", {found.format}" if found.format else ""
@@ -167,7 +169,8 @@ def _shares(shares: Sequence[Share], measured: bool) -> Iterator[str]:
     yield f"{'scheme':<{LABEL}}  {'parameters':>16}  {'GB':>9}  {'GiB':>9}" + ("" if measured else "  (computed)")
     for share in shares:
         yield (
-            f"{share.scheme:<{LABEL}}  {share.parameters:>16,}  {share.bytes / 1e9:>9.2f}  {share.bytes / 2**30:>9.2f}"
+            f"{share.scheme:<{LABEL}}  {share.parameters:>16,}  {_digits(share.bytes / 1e9):>9}  "
+            f"{_digits(share.bytes / 2**30):>9}"
         )
 
 
@@ -196,7 +199,12 @@ def _count(number: int) -> str:
 
 
 def _size(size: int) -> str:
-    return f"{size / 1e9:.2f} GB ({size / 2**30:.2f} GiB)"
+    return f"{_digits(size / 1e9)} GB ({_digits(size / 2**30)} GiB)"
+
+
+def _digits(number: float) -> str:
+    """Two decimals, more where there would be hardly a digit."""
+    return f"{number:.2f}" if number >= 0.1 or not number else f"{number:.4f}"
 
 
 def _small(size: int) -> str:
