@@ -67,8 +67,8 @@ def test_a_path_that_may_not_be_read_is_refused_as_typer_does(tmp_path: Path, mo
     monkeypatch.setattr("os.access", lambda path, mode: False)
     command = typer.main.get_command(build_app("model"))
     take_plain_values(command)
-    (path,) = (each for each in command.commands["inspect"].params if each.name == "path")  # type: ignore[attr-defined]
-    path.get_runtime_param = next(each for each in parameters(command) if each is path).get_runtime_param
+    path = next(each for each in parameters(command) if each.name == "path")
+    assert outcome(path, str(tmp_path / "nowhere")) == (type(tmp_path), tmp_path / "nowhere")
     assert outcome(path, str(tmp_path)) == (typer.BadParameter, f"path '{tmp_path}' is not readable.")
 
 
