@@ -28,7 +28,8 @@ class GpuModel:
     memory_clock_mhz, bar1_mib: as a healthy card shows them, None where no source is known.
     device_id: its number on the PCI bus, as 1db6. short: other names that people type. memory_mib: of the whole card.
     bandwidth_gb_s: of its memory; nvlink_gb_s: of all its NVLinks, both directions together, None without NVLink; both
-    in 10^9 bytes per second. nvlink_bridge: NVLink needs a bridge between cards. pcie_generation: of its connector.
+    in 10^9 bytes per second. fp16_tflops: peak of its tensor cores. nvlink_bridge: NVLink needs a bridge between cards.
+    pcie_generation: of its connector.
     """
 
     name: str
@@ -43,6 +44,7 @@ class GpuModel:
     nvlink_gb_s: float | None = None
     nvlink_bridge: bool = False
     pcie_generation: int | None = None
+    fp16_tflops: float | None = None
 
     @property
     def capability(self) -> int:

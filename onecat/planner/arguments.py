@@ -1,12 +1,13 @@
 """Arguments that the planner chooses where nobody set them, each with its reason. Pure.
 
-Each proposal takes the question with the flags that are settled so far; `PROPOSALS` lists them in order.
+Each proposal takes the question with the flags that are settled so far: `TYPES` before layouts are compared, whose
+memory they decide about, and `SIZES` for the layout that is chosen.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from onecat.planner.flags import FlagValue, Setting, shown
@@ -15,7 +16,7 @@ from onecat.planner.memory import Device
 from onecat.planner.memory.settings import BFLOAT16_CAPABILITY, resolved_dtype
 from onecat.planner.prompts import Prompts
 from onecat.planner.records import Layout
-from onecat.planner.sizing import AUTO_LENGTHS, SHORTEST, Question, size
+from onecat.planner.sizing import AUTO_LENGTHS, SHORTEST, Question, held_at_once, size
 
 FP8_KV_CAPABILITY = 89
 FLASH_ATTENTION_CAPABILITY = 80
@@ -31,12 +32,14 @@ TUNING_SOURCE = "https://docs.vllm.ai/en/latest/configuration/optimization/"
 
 @dataclass(frozen=True)
 class Asked:
-    """What a proposal looks at. is_open: nobody but the planner chooses, as for cards alone without a profile."""
+    """What a proposal looks at. is_open: nobody but the planner chooses, as for cards alone without a profile.
+    none_holds: words for that no layout holds the whole context, where several were compared."""
 
     question: Question
     layout: Layout
     prompts: Prompts | None
     is_open: bool
+    none_holds: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,34 @@ class Proposal:
     source: str | None = None
 
 
-def proposed(question: Question, layout: Layout, prompts: Prompts | None = None, *, is_open: bool = False) -> Question:
-    """The question with what the planner adds to the flags."""
-    for propose in PROPOSALS:
-        found = propose(Asked(question, layout, prompts, is_open))
+Propose = Callable[[Asked], Proposal | None]
+
+
+def with_types(question: Question, *, is_open: bool = False) -> Question:
+    """The question with the data types that the planner chooses."""
+    return _with(question, TYPES, Asked(question, Layout(), None, is_open))
+
+
+def with_sizes(
+    question: Question,
+    layout: Layout,
+    prompts: Prompts | None = None,
+    *,
+    is_open: bool = False,
+    none_holds: bool = False,
+) -> Question:
+    """The question with the lengths and batches that the planner chooses for a layout.
+
+    Parameters:
+        none_holds: layouts were compared, and none holds the checkpoint's whole context.
+    """
+    told = ", and no layout of these cards holds it" if none_holds else ""
+    return _with(question, SIZES, Asked(question, layout, prompts, is_open, told))
+
+
+def _with(question: Question, proposals: Sequence[Propose], asked: Asked) -> Question:
+    for propose in proposals:
+        found = propose(replace(asked, question=question))
         flag = question.schema.flag(found.name, found.value) if found is not None else None
         if found is None or flag is None:
             continue
@@ -106,10 +133,7 @@ def _max_num_seqs(asked: Asked) -> Proposal | None:
     capacity = found.estimate.capacity if found is not None else None
     if found is None or capacity is None or not capacity.tokens:
         return None
-    each = prompts.mean + BLOCK / 2
-    # State and windows take the same of each sequence, whatever its length.
-    tokens = each + capacity.bytes_per_sequence / max(1, capacity.bytes_per_token)
-    holds = capacity.tokens / tokens
+    holds = held_at_once(found, prompts.mean + BLOCK / 2)
     count = _round_down(max(1, min(MOST_SEQS, int(holds))))
     why = (
         f"{prompts.stated}: a request takes {prompts.mean:.0f} tokens on average, and the KV cache of "
@@ -145,8 +169,8 @@ def _max_model_len(asked: Asked) -> Proposal | None:
     length = max(BLOCK, int(found.largest * SAFETY) // BLOCK * BLOCK)
     short = found.short_of / GIB
     why = (
-        f"the checkpoint allows {found.possible}, for which {short:.1f} GiB are missing; the longest that fits is "
-        f"{found.largest}, less 3 % for what the engine measures otherwise"
+        f"the checkpoint allows {found.possible}, for which {short:.1f} GiB are missing{asked.none_holds}; the longest "
+        f"that fits is {found.largest}, less 3 % for what the engine measures otherwise"
     )
     return Proposal("max-model-len", length, why)
 
@@ -167,10 +191,5 @@ def _told(capability: int) -> str:
     return f"{capability // 10}.{capability % 10}"
 
 
-PROPOSALS: tuple[Callable[[Asked], Proposal | None], ...] = (
-    _dtype,
-    _kv_cache_dtype,
-    _max_model_len,
-    _max_num_seqs,
-    _max_num_batched_tokens,
-)
+TYPES: tuple[Propose, ...] = (_dtype, _kv_cache_dtype)
+SIZES: tuple[Propose, ...] = (_max_model_len, _max_num_seqs, _max_num_batched_tokens)

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 
 from onecat.knowledge.hardware import gpu_models
 from onecat.knowledge.pcie import pcie_generation
-from onecat.planner.flags import FlagValue, Setting
 from onecat.planner.hardware import GIB, MIB, Card
 from onecat.planner.layouts import ranked
 from onecat.planner.parts import undivided
 from onecat.planner.records import Layout
-from onecat.planner.sizing import CPU_KV_VARIABLE, Question, Sizing, offloaded_bytes, size
+from onecat.planner.sizing import CPU_KV_VARIABLE, Question, Sizing, offloaded_bytes, size, with_flags
 
 FEWER_SEQS = (256, 64, 16, 8)
 MORE_SHARE = 0.95
@@ -58,16 +57,6 @@ def _changes(question: Question, layout: Layout, sizing: Sizing) -> Iterator[Cha
     yield from _four_bits(question, layout, sizing)
     yield from _larger_card(question, layout)
     yield from _offload(question, layout, sizing)
-
-
-def with_flags(question: Question, **flags: FlagValue) -> Question:
-    """The same question with other flags; names with `_` for `-`."""
-    settings = dict(question.settings)
-    for name, value in flags.items():
-        flag = question.schema.flag(name.replace("_", "-"), value)
-        if flag is not None:
-            settings[flag.name] = Setting(flag, value, "planner", "")
-    return replace(question, settings=settings)
 
 
 def _fits(question: Question, layout: Layout) -> Sizing | None:
@@ -115,7 +104,7 @@ def _more_cards(question: Question, layout: Layout) -> Iterator[Change]:
     used = layout.tensor_parallel * layout.pipeline_parallel
     best = next(iter(ranked(question)), None)
     if best is not None and best.sizing.fits and best.layout != layout:
-        yield Change(told_layout(best.layout), best.sizing.largest)
+        yield Change(told_layout(best.layout, best.experts_whole), best.sizing.largest)
         return
     hardware = question.hardware
     if not hardware.cards:
@@ -129,7 +118,8 @@ def _more_cards(question: Question, layout: Layout) -> Iterator[Change]:
         )
         wider = replace(question, hardware=replace(hardware, cards=cards, pairs=()))
         for tensor, stages in ((count, 1), (count // 2, 2), (count // 4, 4)):
-            if tensor < 1 or stages > (question.checkpoint.architecture.layers or 1) or undivided(question, tensor):
+            too_many = stages > (question.checkpoint.architecture.layers or 1)
+            if tensor < 1 or too_many or undivided(question, Layout(tensor)):
                 continue
             found = _fits(wider, Layout(tensor, stages))
             if found is not None:
@@ -137,13 +127,15 @@ def _more_cards(question: Question, layout: Layout) -> Iterator[Change]:
                 return
 
 
-def told_layout(layout: Layout) -> str:
+def told_layout(layout: Layout, experts_whole: bool = False) -> str:
     """The flags of a layout, as under serve."""
     parts = [f"tensor-parallel-size: {layout.tensor_parallel}"]
     if layout.pipeline_parallel > 1:
         parts.append(f"pipeline-parallel-size: {layout.pipeline_parallel}")
     if layout.replicas > 1:
         parts.append(f"data-parallel-size: {layout.replicas}")
+    if experts_whole:
+        parts.append("enable-expert-parallel: true")
     return ", ".join(parts)
 
 

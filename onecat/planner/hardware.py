@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from onecat.config import Profile
 from onecat.facts import Ascend, Facts, GpuPair, Nvidia
 from onecat.knowledge.hardware import GpuModel, gpu_model
+from onecat.planner.speeds import Speeds, usual_speeds
 
 GIB = 2**30
 MIB = 2**20
@@ -42,6 +43,7 @@ class Hardware:
 
     interconnect: between all cards, where no facts tell more (`none`, `pcie`, `nvlink`). observed: whether these are a
     host's and not those of a table. host_memory: bytes that processes of the host may use, None when not known.
+    speeds: by which layouts are compared.
     """
 
     platform: Platform
@@ -50,6 +52,7 @@ class Hardware:
     interconnect: Literal["none", "pcie", "nvlink"] = "none"
     observed: bool = False
     host_memory: int | None = None
+    speeds: Speeds = field(default_factory=usual_speeds)
 
     def taking(self, count: int) -> tuple[Card, ...]:
         """The cards that a layout of `count` gets; fewer when there are not so many."""

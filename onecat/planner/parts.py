@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from onecat.checkpoints import Checkpoint
 from onecat.checkpoints.architectures import KeyValueLayers, StateLayers, Weight
 from onecat.checkpoints.quantization import WeightScheme
+from onecat.planner.records import Layout
 from onecat.planner.sizing import Question
 
 
@@ -51,17 +52,19 @@ MERGED = frozenset(("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "in_pr
 """Modules that vLLM loads as parts of one layer (packed_modules_mapping of its models)."""
 
 
-def undivided(question: Question, ranks: int) -> tuple[Undivided, ...]:
-    """What of the checkpoint `ranks` tensor-parallel ranks cannot share; empty when they can."""
-    return undivided_checkpoint(question.checkpoint, ranks, question.value("enable-expert-parallel") is True)
+def undivided(question: Question, layout: Layout) -> tuple[Undivided, ...]:
+    """What of the checkpoint the ranks of a layout cannot share; empty when they can."""
+    whole_experts = question.value("enable-expert-parallel") is True
+    return undivided_checkpoint(question.checkpoint, layout.tensor_parallel, whole_experts, layout.replicas)
 
 
-def undivided_checkpoint(checkpoint: Checkpoint, ranks: int, whole_experts: bool = False) -> tuple[Undivided, ...]:
-    """The same. whole_experts: expert parallelism deals experts out whole."""
-    if ranks < 2:
-        return ()
-    found = [*_heads(checkpoint, ranks), *_states(checkpoint, ranks)]
-    return tuple(found or _scales(checkpoint, ranks, whole_experts))
+def undivided_checkpoint(
+    checkpoint: Checkpoint, ranks: int, whole_experts: bool = False, copies: int = 1
+) -> tuple[Undivided, ...]:
+    """The same. whole_experts: expert parallelism deals experts out whole. copies: data-parallel ranks, which share
+    each expert with the tensor-parallel ones (fused_moe/config.py, FusedMoEParallelConfig.make)."""
+    found = [*_heads(checkpoint, ranks), *_states(checkpoint, ranks)] if ranks > 1 else []
+    return tuple(found or _scales(checkpoint, ranks, whole_experts, copies))
 
 
 def _heads(checkpoint: Checkpoint, ranks: int) -> list[Undivided]:
@@ -90,10 +93,10 @@ def _states(checkpoint: Checkpoint, ranks: int) -> list[Undivided]:
     return []
 
 
-def _scales(checkpoint: Checkpoint, ranks: int, whole_experts: bool) -> list[Undivided]:
+def _scales(checkpoint: Checkpoint, ranks: int, whole_experts: bool, copies: int) -> list[Undivided]:
     """Parts of linear weights that cut through a block or group of scales, one example of each kind of module."""
     quantization = checkpoint.quantization
-    if quantization is None:
+    if quantization is None or (ranks < 2 and copies < 2):
         return []
     found: dict[str, Undivided] = {}
     seen: set[tuple[str, tuple[int, ...]]] = set()
@@ -105,7 +108,8 @@ def _scales(checkpoint: Checkpoint, ranks: int, whole_experts: bool) -> list[Und
         if whole_experts and weight.count > 1:
             continue
         scheme = quantization.scheme_of(weight.module.replace("*", "0"))
-        problem = _cut(checkpoint, weight, scheme, ranks) if scheme is not None else None
+        among = ranks * copies if weight.count > 1 else ranks
+        problem = _cut(checkpoint, weight, scheme, among) if scheme is not None and among > 1 else None
         if problem is not None:
             found[last] = replace(problem, experts=weight.count > 1)
     return list(found.values())

@@ -51,10 +51,18 @@ class LayoutOption:
     selected: bool
 
 
+Holds = Literal["whole", "shorter", "none"]
+"""How much of the context that is wanted a layout holds."""
+
+
 @dataclass(frozen=True)
 class LayoutCandidate:
-    """A layout that was compared. cost: of a token relative to the best, when the machine is busy; latency: between two
-    tokens of a single request, relative to the best candidate's. gpus: cards by rank. why: in one sentence."""
+    """A layout that was compared. cost: of a token relative to the first, when the machine is busy; latency: between
+    two tokens of a single request, relative to the first's. gpus: cards by rank. why: in a sentence or two.
+
+    fits: whether it holds the context that is wanted, of which `wanted` says the tokens; holds: the same with shorter
+    ones told apart from none at all. expert_parallel: whether it needs enable-expert-parallel.
+    """
 
     layout: Layout
     fits: bool
@@ -65,6 +73,9 @@ class LayoutCandidate:
     latency: float
     gpus: tuple[int, ...]
     why: str
+    holds: Holds = "whole"
+    wanted: int | None = None
+    expert_parallel: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from onecat.checkpoints import Checkpoint
 from onecat.engines import FlagSchema, parse_size
-from onecat.planner.flags import Setting
+from onecat.planner.flags import FlagValue, Setting
 from onecat.planner.hardware import GIB, Card, Hardware
 from onecat.planner.memory import Device, Estimate, MemorySettings, estimate, resolved_settings, seen_by_engine
 from onecat.planner.records import Layout
@@ -89,6 +89,16 @@ class Question:
         return found if found is not None and found > 0 else None
 
 
+def with_flags(question: Question, **flags: FlagValue) -> Question:
+    """The same question with other flags; names with `_` for `-`."""
+    settings = dict(question.settings)
+    for name, value in flags.items():
+        flag = question.schema.flag(name.replace("_", "-"), value)
+        if flag is not None:
+            settings[flag.name] = Setting(flag, value, "planner", "")
+    return replace(question, settings=settings)
+
+
 def why_unknown(question: Question, layout: Layout) -> str | None:
     """Why it cannot be computed what fits; None when it can."""
     architecture = question.checkpoint.architecture
@@ -153,6 +163,7 @@ def memory_settings(question: Question, layout: Layout, length: int) -> MemorySe
         found,
         kv_cache_bytes=_kv_cache_bytes(question),
         graphs=found.graphs and question.hardware.platform != "cpu",
+        data_parallel=layout.replicas,
     )
 
 
@@ -182,6 +193,21 @@ def largest_length(
     longer = replace(settings, max_model_len=possible)
     again = _estimate(question, devices, longer).capacity
     return 0 if again is None else max(settings.max_model_len, min(again.largest_max_model_len, possible))
+
+
+def held_at_once(sizing: Sizing, tokens: float) -> float:
+    """How many requests of `tokens` the KV cache holds at once, states and windows of each counted.
+
+    The engine tells its size as requests of max_model_len times that length, which says too much of shorter ones where
+    a request takes memory whatever its length.
+    """
+    capacity = sizing.estimate.capacity
+    if capacity is None:
+        return 0.0
+    length = sizing.settings.max_model_len
+    pool = capacity.max_concurrency * (length * capacity.bytes_per_token + capacity.bytes_per_sequence)
+    each = tokens * capacity.bytes_per_token + capacity.bytes_per_sequence
+    return pool / each if each else 0.0
 
 
 def offloaded_bytes(question: Question) -> int:

@@ -11,21 +11,23 @@ from onecat.checkpoints import Checkpoint
 from onecat.config import Deployment, Profile
 from onecat.engines import FlagSchema, parse_size
 from onecat.facts import Facts
-from onecat.planner.arguments import proposed
+from onecat.planner.arguments import with_sizes, with_types
 from onecat.planner.bare import NAME, schema_for
 from onecat.planner.command import arguments_of, environment_reasons
-from onecat.planner.cost import cost_of
+from onecat.planner.cost import cost_of, load_of
 from onecat.planner.flags import FIELDS, FlagValue, Setting, layered, shown
 from onecat.planner.hardware import hardware_of
-from onecat.planner.layouts import Candidate, candidate, ranked
+from onecat.planner.layouts import EXPERT_PARALLEL, Candidate, candidate, ranked
 from onecat.planner.prompts import Prompts
 from onecat.planner.records import ContainerPlan, HostMount, Layout, LayoutOption, Plan
 from onecat.planner.refusals import IMPOSSIBLE, Situation, longest_context, refusals
 from onecat.planner.sizing import Question, Sizing, size, why_unknown
 from onecat.planner.told import memory_of, told_candidates
+from onecat.planner.topology import arranged
 from onecat.planner.warnings import warnings_of
 
 RAY_SOURCE = "https://docs.vllm.ai/en/stable/serving/parallelism_scaling/"
+EXPERT_SOURCE = "https://docs.vllm.ai/en/latest/serving/expert_parallel_deployment/"
 LAYOUT_SOURCE = "https://docs.vllm.ai/en/latest/serving/parallelism_scaling/"
 
 
@@ -49,6 +51,21 @@ def make_plan(
     What the engine would refuse is in the plan's `refusals`. Raises OnecatError (exit code 2) for flags that the
     engine version does not have, or values that are none for their flag.
     """
+    question = question_of(deployment, profile, checkpoint, facts, command_line)
+    return _plan(deployment, profile, facts, _decide(question, profile, prompts), prompts)
+
+
+def question_of(
+    deployment: Deployment,
+    profile: Profile,
+    checkpoint: Checkpoint,
+    facts: Facts | None = None,
+    command_line: Mapping[str, FlagValue] | None = None,
+) -> Question:
+    """What the memory model and the comparison of layouts are asked: flags of all layers, variables, hardware.
+
+    Raises OnecatError (exit code 2) as `make_plan`.
+    """
     schema = schema_for(profile)
     settings = layered(schema, profile, deployment, command_line or {})
     settings = _within_checkpoint(settings, checkpoint)
@@ -56,7 +73,7 @@ def make_plan(
         settings = _through_ray(settings, schema)
     hardware = hardware_of(profile, facts, deployment.gpus)
     environment = {each.name: each.value for each in profile.launch.env} | deployment.env
-    question = Question(
+    return Question(
         schema,
         profile.engine.version,
         settings,
@@ -66,8 +83,6 @@ def make_plan(
         _capability(profile, facts),
         profile.engine.name,
     )
-    made = _decide(question, profile, prompts)
-    return _plan(deployment, profile, facts, made)
 
 
 @dataclass(frozen=True)
@@ -83,14 +98,17 @@ class Decision:
 def _decide(question: Question, profile: Profile, prompts: Prompts | None) -> Decision:
     """The layout, then the arguments for it, then the memory that they take."""
     open_layout = not profile.launch.layouts and not any(name in question.settings for name in FIELDS)
-    compared = ranked(question) if len(question.hardware.cards) > 1 else ()
+    is_open = not profile.launch.layouts
+    question = with_types(question, is_open=is_open)
+    compared = ranked(question, prompts=prompts) if len(question.hardware.cards) > 1 else ()
     if open_layout and compared:
         question = _with_layout(question, compared[0])
     layout = layout_of(question.settings, question.schema)
-    question = proposed(question, layout, prompts, is_open=not profile.launch.layouts)
+    none_holds = bool(compared) and all(each.holds != "whole" for each in compared)
+    question = with_sizes(question, layout, prompts, is_open=is_open, none_holds=none_holds)
     sizing = size(question, layout)
     if compared and all(each.layout != layout for each in compared):
-        own = candidate(question, layout)
+        own = candidate(question, layout, prompts)
         compared = compared if own is None else (*compared, own)
     return Decision(question, layout, sizing, compared)
 
@@ -108,10 +126,16 @@ def _with_layout(question: Question, best: Candidate) -> Question:
         if flag is not None and count != question.schema.default(name):
             why = f"the best of the layouts that were compared: {best.why}"
             settings[name] = Setting(flag, count, "planner", why, None, LAYOUT_SOURCE)
+    flag = question.schema.flag(EXPERT_PARALLEL, True)
+    if best.experts_whole and flag is not None and EXPERT_PARALLEL not in settings:
+        why = "the ranks of this layout cannot each have a part of every expert: they get whole ones"
+        settings[EXPERT_PARALLEL] = Setting(flag, True, "planner", why, None, EXPERT_SOURCE)
     return replace(question, settings=settings)
 
 
-def _plan(deployment: Deployment, profile: Profile, facts: Facts | None, made: Decision) -> Plan:
+def _plan(
+    deployment: Deployment, profile: Profile, facts: Facts | None, made: Decision, prompts: Prompts | None
+) -> Plan:
     question, layout = made.question, made.layout
     settings, schema = question.settings, question.schema
     runtime = deployment.runtime or profile.launch.runtime
@@ -158,16 +182,19 @@ def _plan(deployment: Deployment, profile: Profile, facts: Facts | None, made: D
         return replace(plan, unknown=why_unknown(question, layout))
     possible = not any(each.code in IMPOSSIBLE for each in plan.refusals)
     sized = memory_of(plan, made.sizing)
-    return replace(sized, fits=sized.fits and possible, rough_seconds_per_token=_rough_seconds(made))
+    return replace(sized, fits=sized.fits and possible, rough_seconds_per_token=_rough_seconds(made, prompts))
 
 
-def _rough_seconds(made: Decision) -> float | None:
+def _rough_seconds(made: Decision, prompts: Prompts | None) -> float | None:
     """Of a token when the machine is busy; None where nothing is known of the cards' speed."""
     found, layout = made.sizing, made.layout
     if found is None or made.question.hardware.platform != "cuda" or not found.fits:
         return None
     architecture, hardware = made.question.checkpoint.architecture, made.question.hardware
-    return cost_of(architecture, hardware, found.cards, layout, found.estimate).token
+    cards = arranged(hardware, layout.tensor_parallel, len(found.cards) * layout.replicas)
+    if len(cards) < len(found.cards) * layout.replicas:
+        cards = found.cards * layout.replicas
+    return cost_of(architecture, hardware, cards, layout, found, load_of(prompts, hardware.speeds)).token
 
 
 def _container(profile: Profile, served_name: str, gpus: int) -> ContainerPlan:

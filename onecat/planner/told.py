@@ -12,8 +12,6 @@ from onecat.planner.memory import GpuMemory
 from onecat.planner.records import LayoutCandidate, Plan
 from onecat.planner.sizing import Sizing
 
-MOST_CANDIDATES = 12
-
 
 def memory_of(plan: Plan, sizing: Sizing) -> Plan:
     """The plan with what it takes of each GPU."""
@@ -73,7 +71,7 @@ def told_candidates(compared: Sequence[Candidate]) -> tuple[LayoutCandidate, ...
     return tuple(
         LayoutCandidate(
             layout=each.layout,
-            fits=each.sizing.fits,
+            fits=each.holds == "whole",
             kv_tokens=each.sizing.estimate.capacity.tokens if each.sizing.estimate.capacity else None,
             max_concurrency=round(each.sizing.estimate.capacity.max_concurrency, 2)
             if each.sizing.estimate.capacity
@@ -83,8 +81,11 @@ def told_candidates(compared: Sequence[Candidate]) -> tuple[LayoutCandidate, ...
             latency=round(each.cost.single / best.cost.single, 2),
             gpus=each.order,
             why=each.why,
+            holds=each.holds,
+            wanted=each.wanted.tokens,
+            expert_parallel=each.experts_whole,
         )
-        for each in compared[:MOST_CANDIDATES]
+        for each in compared
     )
 
 

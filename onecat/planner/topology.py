@@ -13,15 +13,6 @@ from onecat.planner.hardware import Card, Hardware
 
 Kind = Literal["nvlink", "switch", "host bridge", "sockets"]
 
-SHARE: dict[Kind, float] = {"nvlink": 0.8, "switch": 0.8, "host bridge": 0.6, "sockets": 0.4}
-"""What is left of a link's nominal speed: assumed, for ranking alone."""
-
-MICROSECONDS: dict[Kind, float] = {"nvlink": 10.0, "switch": 20.0, "host bridge": 25.0, "sockets": 35.0}
-"""Time of one exchange of few bytes, in microseconds: assumed, for ranking alone."""
-
-THROUGH_HOST = 0.5
-"""Where the cards cannot reach each other's memory every byte crosses the bus twice."""
-
 _KINDS: dict[str, Kind] = {
     "PIX": "switch", "PXB": "switch", "PHB": "host bridge", "NODE": "host bridge", "SYS": "sockets",
 }  # fmt: skip
@@ -52,10 +43,10 @@ def link_between(hardware: Hardware, first: Card, second: Card) -> Link:
     links = re.fullmatch(r"NV(\d+)", connection or "")
     if links:
         rate = int(links.group(1)) * LINK_GB_S.get(first.capability or 0, 25.0)
-        return _link("nvlink", rate, f"NVLink ({connection})")
+        return _link(hardware, "nvlink", rate, f"NVLink ({connection})")
     if connection is None and _joined_by_table(hardware, first, second):
         whole = first.model.nvlink_gb_s if first.model is not None and first.model.nvlink_gb_s else 300.0
-        return _link("nvlink", whole / 2, "NVLink")
+        return _link(hardware, "nvlink", whole / 2, "NVLink")
     kind = _KINDS.get(connection or "PHB", "host bridge")
     generation, width = min(first.pcie or (3, 16), second.pcie or (3, 16))
     row = pcie_generation(generation)
@@ -63,11 +54,16 @@ def link_between(hardware: Hardware, first: Card, second: Card) -> Link:
     reaches = pair is None or pair.peer_read in (None, "ok", "unknown")
     where = {"switch": " through a switch", "host bridge": "", "sockets": " across sockets", "nvlink": ""}[kind]
     told = f"PCIe {generation}.0 x{width}{where}" + ("" if reaches else ", without peer access")
-    return _link(kind, rate if reaches else rate * THROUGH_HOST, told)
+    return _link(hardware, kind, rate, told, reaches)
 
 
-def _link(kind: Kind, rate: float, told: str) -> Link:
-    return Link(kind, rate * SHARE[kind], MICROSECONDS[kind] / 1e6, told)
+def _link(hardware: Hardware, kind: Kind, rate: float, told: str, reaches: bool = True) -> Link:
+    speeds = hardware.speeds
+    microseconds = speeds.exchange_us[kind]
+    if reaches:
+        return Link(kind, rate * speeds.link_share[kind], microseconds / 1e6, told)
+    share = speeds.link_share[kind] * speeds.through_host_share
+    return Link(kind, rate * share, max(microseconds, speeds.through_host_us) / 1e6, told)
 
 
 def _joined_by_table(hardware: Hardware, first: Card, second: Card) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from onecat.facts import Facts
 from onecat.planner.changes import told_layout
-from onecat.planner.layouts import CLOSE, Candidate, is_as_long
+from onecat.planner.layouts import Candidate, is_better
 from onecat.planner.refusals import Situation
 from onecat.planner.refusals.memory import offload_cost
 from onecat.planner.refusals.situation import told
@@ -24,7 +24,12 @@ def _size(count: int) -> str:
 def warnings_of(at: Situation, facts: Facts | None, compared: Sequence[Candidate]) -> tuple[str, ...]:
     """All of them. compared: layouts, the best first."""
     weights = at.checkpoint.weight_bytes
-    warnings = [*memory_warnings(at), *layout_warnings(at, compared), *engine_warnings(at)]
+    warnings = [
+        *memory_warnings(at),
+        *layout_warnings(at, compared),
+        *shorter_warnings(at, compared),
+        *engine_warnings(at),
+    ]
     if at.schema.unknown is not None:
         warnings.append(
             f"The flags of {at.schema.family} {at.schema.version} are not known to this onecat and were not checked: "
@@ -105,6 +110,26 @@ def _others(at: Situation) -> Iterator[str]:
             )
 
 
+def shorter_warnings(at: Situation, compared: Sequence[Candidate]) -> Iterator[str]:
+    """A layout with a shorter context that would cost less: the whole one is what is planned for, and may be too much."""
+    best = compared[0] if compared else None
+    if best is None or at.question is None or best.layout != at.layout or best.holds != "whole":
+        return
+    close = at.question.hardware.speeds.close
+    cheaper = [
+        each
+        for each in compared
+        if each.holds == "shorter" and each.cost.token * (1 + close) < best.cost.token and each.sizing.largest >= 1024
+    ]
+    found = min(cheaper, key=lambda each: each.cost.token, default=None)
+    if found is not None and sum(each.weights for each in found.sizing.estimate.per_gpu) >= LEAST_WEIGHTS:
+        yield (
+            f"Planned for {best.wanted.told}. If a shorter context is enough, max-model-len: {found.sizing.largest} with "
+            f"{told_layout(found.layout, found.experts_whole)} would cost about "
+            f"{1 - found.cost.token / best.cost.token:.0%} less time per token when many requests run (rough)."
+        )
+
+
 def layout_warnings(at: Situation, compared: Sequence[Candidate]) -> Iterator[str]:
     """A layout that somebody else chose and that another one beats."""
     own = next((each for each in compared if each.layout == at.layout), None)
@@ -118,9 +143,16 @@ def layout_warnings(at: Situation, compared: Sequence[Candidate]) -> Iterator[st
         return
     if sum(each.weights for each in best.sizing.estimate.per_gpu) < LEAST_WEIGHTS:
         return
-    if is_as_long(best, own, at.question) and own.cost.token > best.cost.token * CLOSE:
+    close = at.question.hardware.speeds.close
+    if best.holds != own.holds and is_better(best, own):
         yield (
-            f"The profile's layout stands. For this model {told_layout(best.layout)} (under serve) would cost about "
+            f"The profile's layout stands. It does not hold {best.wanted.told}; with "
+            f"{told_layout(best.layout, best.experts_whole)} (under serve) it does: {best.why}."
+        )
+    elif is_better(best, own) and own.cost.token > best.cost.token * (1 + close):
+        yield (
+            f"The profile's layout stands. For this model "
+            f"{told_layout(best.layout, best.experts_whole)} (under serve) would cost about "
             f"{1 - best.cost.token / own.cost.token:.0%} less time per token when many requests run: {best.why}. These "
             "figures are rough."
         )

@@ -11,6 +11,7 @@ from onecat.planner import Layout, Plan, Reason
 
 COLUMNS = 80
 BAR = 48
+MOST_SHOWN = 6
 PARTS = (
     ("weights", "weights_gib"),
     ("KV cache", "kv_cache_gib"),
@@ -117,14 +118,22 @@ def candidate_lines(plan: Plan) -> list[str]:
     """The layouts that were compared, where there is a choice."""
     if len(plan.candidates) < 2:
         return []
-    lines = ["", f"{'LAYOUT':<18}{'FITS':<6}{'KV TOKENS':>11}{'AT ONCE':>9}{'LONGEST':>10}{'COST':>7}{'LATENCY':>9}"]
-    for each in plan.candidates[:6]:
+    lines = ["", f"{'LAYOUT':<18}{'HOLDS':<9}{'KV TOKENS':>11}{'LONGEST':>10}{'AT ONCE':>9}{'COST':>7}{'LATENCY':>9}"]
+    first = plan.candidates[0]
+    own = [each for each in plan.candidates[MOST_SHOWN:] if each.layout == plan.layout]
+    for each in [*plan.candidates[:MOST_SHOWN], *own]:
         mark = "*" if each.layout == plan.layout else " "
         lines.append(
-            f"{mark}{layout_name(each.layout):<17}{'yes' if each.fits else 'no':<6}{each.kv_tokens or 0:>11,}"
-            f"{each.max_concurrency or 0:>9.1f}{each.largest_max_model_len:>10,}{each.cost:>7.2f}{each.latency:>9.2f}"
+            f"{mark}{layout_name(each.layout):<17}{each.holds:<9}{each.kv_tokens or 0:>11,}"
+            f"{each.largest_max_model_len:>10,}{each.max_concurrency or 0:>9.1f}{each.cost:>7.2f}{each.latency:>9.2f}"
         )
-    note = "COST of a token when busy, LATENCY of a single request, both rough and against the first. * is planned."
+    wanted = f"{first.wanted:,} tokens" if first.wanted else "tokens that are wanted"
+    note = (
+        f"* is planned. Best first: the cheapest of those that hold the whole context of {wanted}, then those that "
+        "hold a shorter one, then none. LONGEST: context that fits. AT ONCE: requests of the whole context. COST: of a "
+        "token when all cards are busy; LATENCY: of a single request; both rough, against the first. Each layout's "
+        "reason is in --json (candidates)."
+    )
     return [*lines, *wrapped(note, "")]
 
 

@@ -33,7 +33,8 @@ class MemorySettings:
     None when there is none or it is not known. hybrid_manager: sliding windows keep only what they need, as they do
     unless --disable-hybrid-kv-cache-manager is given. flashinfer: whether the engine chooses tokens with it, as its
     images do and a bare `pip install` does not; from 0.18 on it chooses in place anyhow. encoders_whole: every rank has
-    the towers whole (`--mm-encoder-tp-mode data`).
+    the towers whole (`--mm-encoder-tp-mode data`). data_parallel: ranks of `--data-parallel-size`, which share the
+    experts of a mixture.
     """
 
     engine_version: str
@@ -61,6 +62,7 @@ class MemorySettings:
     hybrid_manager: bool = True
     flashinfer: bool = False
     encoders_whole: bool = False
+    data_parallel: int = 1
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,10 @@ def _bytes(parameter: Parameter, architecture: Architecture, settings: MemorySet
     whole = weight.part in ("vision", "audio") and settings.encoders_whole
     ranks, copies = 1 if whole else settings.tensor_parallel, row.count
     shape = row.shape
+    if weight.count > 1:
+        # Data-parallel ranks share experts, whole ones with expert parallelism and parts of each without:
+        # vllm/model_executor/layers/fused_moe/config.py (FusedMoEParallelConfig.make).
+        ranks *= settings.data_parallel
     outer = 1 if weight.count > 1 and row.count == 1 and len(shape) > 1 and shape[0] == weight.count else 0
     if settings.expert_parallel and weight.count > 1:
         held = -(-weight.count // ranks)

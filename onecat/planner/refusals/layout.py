@@ -22,7 +22,9 @@ MOST_RANKS = 16
 
 def parts(at: Situation) -> Iterator[Refusal]:
     """Heads, states, and blocks of scales that the ranks of tensor parallelism cannot share."""
-    found = undivided_checkpoint(at.checkpoint, at.layout.tensor_parallel, at.value("enable-expert-parallel") is True)
+    found = undivided_checkpoint(
+        at.checkpoint, at.layout.tensor_parallel, at.value("enable-expert-parallel") is True, at.layout.replicas
+    )
     if not found:
         return
     first = found[0]
