@@ -44,7 +44,7 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o600, owner:
     raw = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
         with naming(path), open(descriptor, "wb") as stream:  # noqa: PTH123 - a descriptor, not a path
             stream.write(raw)
             stream.flush()

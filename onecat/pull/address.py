@@ -11,6 +11,7 @@ from onecat.pull import manifest
 from onecat.pull.asking import Asker, Told
 from onecat.pull.index_page import read_index
 from onecat.pull.names import check_together, checked_path
+from onecat.pull.ranges import byte_count
 from onecat.pull.records import Listing, RemoteFile
 from onecat.pull.sources import UrlSource, origin, shown
 
@@ -79,11 +80,11 @@ def _with_size(file: RemoteFile, told: Told) -> RemoteFile:
     """The size, the version and, from a hub's or mirror's address, the SHA-256 that the headers tell."""
     if told.status != 200:
         return file
-    linked = told.first.get("x-linked-size") or told.headers.get("content-length") or ""
+    linked = byte_count(told.first.get("x-linked-size") or told.headers.get("content-length") or "")
     etag = (told.first.get("x-linked-etag") or "").strip('"').lower()
     return replace(
         file,
-        size=int(linked) if linked.isascii() and linked.isdigit() else file.size,
+        size=file.size if linked is None else linked,
         sha256=etag if re.fullmatch("[0-9a-f]{64}", etag) else None,
         validator=told.headers.get("etag") or told.headers.get("last-modified"),
     )
@@ -93,7 +94,7 @@ def _checksums_of(files: list[RemoteFile], asker: Asker) -> list[RemoteFile]:
     """The files with the checksums that manifests beside them tell."""
     for each in files:
         folder, _, name = each.path.rpartition("/")
-        if not folder and name.upper().startswith(manifest.NAME):
+        if not folder and name.upper().startswith(manifest.NAME) and manifest.is_manifest(name):
             sums = manifest.parse(asker.get(each.url).body.decode("utf-8", errors="replace"), shown(each.url))
             return with_checksums(files, sums, shown(each.url))
     return files

@@ -14,6 +14,7 @@ import httpx
 
 from onecat import __version__
 from onecat.errors import ExitCode, OnecatError
+from onecat.pull.ranges import byte_count
 from onecat.pull.retries import RETRIED_STATUS, retry_after
 from onecat.pull.sources import Origin, checked_url, is_loopback, origin, shown
 from onecat.pull.token import Token
@@ -54,8 +55,7 @@ class Answer:
 
     @property
     def content_length(self) -> int | None:
-        value = self.headers.get("content-length", "")
-        return int(value) if value.isascii() and value.isdigit() else None
+        return byte_count(self.headers.get("content-length", ""))
 
     def chunks(self) -> Iterator[bytes]:
         """The body as it comes. Raises TransientError when it ends early or stalls."""

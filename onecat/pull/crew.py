@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from onecat.pull.part import Part
+from onecat.pull.places import open_own
 from onecat.pull.records import RemoteFile
 from onecat.pull.transfer import RefusedError, StoppedError, Transfer
 
 FIRST_JOURNAL_SECONDS, JOURNAL_SECONDS = 0.5, 3.0
 """How much work a kill may cost: a journal needs its bytes on the disk first, which takes the disk's time."""
 _IDLE_SECONDS = 0.05
+_END_SECONDS = 1.0
+"""For all connections together: one that waits for its server does not see that the pull ends."""
 _RESERVE_BYTES = 65536
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -50,7 +55,8 @@ class Crew:
 
     def start(self) -> None:
         """Start the threads. They are daemons: a connection that hangs must not keep a Ctrl-C waiting."""
-        self._reserve.write_bytes(b"\0" * _RESERVE_BYTES)
+        with open(open_own(self._reserve, os.O_WRONLY | os.O_TRUNC), "wb") as stream:  # noqa: PTH123 - a descriptor
+            stream.write(b"\0" * _RESERVE_BYTES)
         for target in [self._work] * self._jobs + [self._keep_journals]:
             thread = threading.Thread(target=target, daemon=True)
             thread.start()
@@ -80,8 +86,9 @@ class Crew:
     def end(self) -> int:
         """Stop, and write the journals. Returns the bytes that parts keep for the next run."""
         self._transfer.stop.set()
+        limit = time.monotonic() + _END_SECONDS
         for thread in self._threads:
-            thread.join(timeout=1.0)
+            thread.join(timeout=max(limit - time.monotonic(), 0))
         with self._lock:
             kept = sum(self._saved(each) for each in self._open)
             for each in self._open:

@@ -19,6 +19,8 @@ from onecat.pull.records import Listing, RemoteFile
 from onecat.pull.sources import HubSource
 
 MOST_FILES = 100_000
+MOST_PAGES = 1_000
+"""The hub tells 1000 files a page (https://huggingface.co/docs/hub/api)."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -48,8 +50,8 @@ def _files(source: HubSource, commit: str, asker: Asker) -> Iterator[RemoteFile]
             if isinstance(row, dict) and row.get("type") == "file":
                 count += 1
                 yield _file(source, commit, row)
-        if count > MOST_FILES:
-            raise _strange(f"the hub lists more than {MOST_FILES} files", page.url)
+        if count > MOST_FILES or len(seen) >= MOST_PAGES:
+            raise _strange(f"the hub lists more than {MOST_FILES} files or {MOST_PAGES} pages", page.url)
         url = next_page(page, source.endpoint)
 
 

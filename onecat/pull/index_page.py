@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
+from onecat.errors import ExitCode, OnecatError
 from onecat.pull.names import checked_name
 from onecat.pull.sources import origin, shown
+
+MOST_LINKS = 50_000
+_LINK = re.compile(
+    r"""<a\s[^<>]{0,500}?\bhref\s*=\s*(?:"([^"<>]{1,4000})"|'([^'<>]{1,4000})'|([^\s"'<>]{1,4000}))""", re.I
+)
+"""A link of a page. All lengths are bounded: the time for a page of any content grows with its length alone."""
 
 
 @dataclass(frozen=True)
@@ -24,19 +33,22 @@ class Entry:
 def read_index(url: str, content_type: str, body: bytes) -> tuple[Entry, ...] | None:
     """The entries below `url`, which ends with a slash; None when the page is no listing.
 
-    Raises OnecatError for a name that leads out of the directory.
+    Raises OnecatError for a name that leads out of the directory, and for more links than a model has files.
     """
     text = body.decode("utf-8", errors="replace")
     if "json" in content_type:
         return _json_entries(url, text)
     if "html" not in content_type:
         return None
-    parser = _Links()
-    parser.feed(text)
     entries: dict[str, Entry] = {}
     base = urlsplit(url).path
-    for link in parser.links:
-        target = urljoin(url, link)
+    for number, target in enumerate(_targets(url, text)):
+        if number >= MOST_LINKS:
+            raise OnecatError(
+                f"{shown(url)} has more than {MOST_LINKS} links",
+                expected="the directory of one model",
+                code=ExitCode.NO,
+            )
         parts = urlsplit(target)
         if parts.query or parts.fragment or origin(target) != origin(url) or not parts.path.startswith(base):
             continue  # columns to sort by, and the directory above
@@ -71,11 +83,12 @@ def _entry(url: str, name: str, is_directory: bool, size: int | None) -> Entry:
     return Entry(name, f"{url}{quote(name)}{slash}", is_directory, size)
 
 
-class _Links(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.links: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "a":
-            self.links += [value for name, value in attrs if name == "href" and value]
+def _targets(url: str, text: str) -> Iterator[str]:
+    for found in _LINK.finditer(text):
+        target = html.unescape(found[1] or found[2] or found[3])
+        try:
+            target = urljoin(url, target)
+            origin(target)
+        except ValueError:
+            continue  # no address at all, as http://[
+        yield target

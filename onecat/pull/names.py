@@ -1,10 +1,9 @@
-"""Which names of remote files may become files below the target directory. Pure, but for the check of links."""
+"""Which names of remote files may become files below the target directory. Pure."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
-from pathlib import Path
 
 from onecat.checkpoints.pulled import STATE_DIRECTORY
 from onecat.errors import ExitCode, OnecatError
@@ -12,6 +11,8 @@ from onecat.errors import ExitCode, OnecatError
 LONGEST_SEGMENT = 200
 """Bytes of one name: file systems take 255, and a part has a longer name than its file."""
 LONGEST_PATH = 1024
+_REORDERING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""They have a terminal show a name backwards (Unicode Standard Annex 9, 2)."""
 _FORBIDDEN_SEGMENTS = (STATE_DIRECTORY, ".git", "lost+found")
 """A repository's own folder would let a listing plant hooks that git runs."""
 
@@ -48,7 +49,7 @@ def _refused(text: str, why: str, source: str) -> OnecatError:
 def _fault(text: str) -> str | None:
     if not text:
         return "it is empty"
-    if any(unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp") for each in text):
+    if any(unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp") or each in _REORDERING for each in text):
         return "it has control characters"
     if text.startswith("/"):
         return "it is absolute"
@@ -66,10 +67,15 @@ def _fault(text: str) -> str | None:
     return None
 
 
-def check_together(paths: Iterable[str], source: str) -> None:
-    """Raises OnecatError when one path is there twice, or one is a file and a directory at once."""
+def check_together(paths: Iterable[str], source: str, *, any_case: bool = False) -> None:
+    """Raises OnecatError when one path is there twice, or one is a file and a directory at once.
+
+    Parameters:
+        any_case: the file system holds names for the same that differ in case alone, or in how an accent is written.
+    """
     seen: set[str] = set()
-    for path in paths:
+    for named in paths:
+        path = unicodedata.normalize("NFC", named).casefold() if any_case else named
         if path in seen:
             raise _clash(f"the listing names {path} twice", source)
         seen.add(path)
@@ -82,17 +88,3 @@ def check_together(paths: Iterable[str], source: str) -> None:
 
 def _clash(found: str, source: str) -> OnecatError:
     return OnecatError(found, expected="each path once", where=source, code=ExitCode.NO)
-
-
-def check_no_link_leads_out(directory: Path, paths: Iterable[str]) -> None:
-    """Raises OnecatError when a folder below `directory` that a path goes through is a link out of it."""
-    root = directory.resolve()
-    for parent in {Path(path).parent for path in paths}:
-        real = (directory / parent).resolve()
-        if real != root and root not in real.parents:
-            raise OnecatError(
-                f"{directory / parent} is a link that leads out of the directory",
-                expected="a directory of the model's own",
-                where=str(real),
-                next_steps=["remove that link, or pull into another directory"],
-            )

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from onecat.files import naming, read_json, write_json
+from onecat.pull.places import open_own
 from onecat.pull.ranges import Range, length, merged, missing, piece_size, pieces, prefix
 from onecat.pull.records import RemoteFile
 
@@ -69,8 +70,7 @@ class Part:
         self._done: tuple[Range, ...] = self._kept()
         self.resumed = length(self._done)
         self.received = 0
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | (0 if self._done else os.O_TRUNC)
-        self._descriptor = os.open(self.path, flags, 0o644)
+        self._descriptor = open_own(self.path, os.O_RDWR | (0 if self._done else os.O_TRUNC))
         self._reset_digests()
 
     def _reset_digests(self) -> None:
@@ -215,6 +215,10 @@ class Part:
         """SHA-256 and, where the hub tells one, the git blob's SHA-1 of the whole file, in hex."""
         self.catch_up(wait=True)
         return self._sha256.hexdigest(), self._blob.hexdigest() if self._blob is not None else None
+
+    def beginning(self, count: int) -> bytes:
+        """The first bytes of the file."""
+        return os.pread(self._descriptor, count, 0)
 
     def modified(self) -> int:
         """The file's st_mtime_ns, which it keeps when it is moved."""

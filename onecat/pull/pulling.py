@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import shlex
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import write_atomically
@@ -18,17 +21,19 @@ from onecat.pull.asking import Asker
 from onecat.pull.connection import Connection
 from onecat.pull.crew import FULL, Crew
 from onecat.pull.hub import list_model
-from onecat.pull.names import check_no_link_leads_out
+from onecat.pull.names import check_together
 from onecat.pull.part import Part, allocated
+from onecat.pull.places import check_places, ignores_case, state_directory
 from onecat.pull.present import Present, look, refuse_foreign
 from onecat.pull.records import Listing, Progress, Pulled, PulledFile, PullRequest, RemoteFile
 from onecat.pull.retries import RetryPolicy
 from onecat.pull.selection import Selection, select
 from onecat.pull.sources import HubSource, Source, parse_source
 from onecat.pull.space import check_room, gigabytes, room
-from onecat.pull.state import PullState, Recorded, note_finished, only_pull, read_state, state_directory, write_state
+from onecat.pull.state import PullState, Recorded, note_finished, only_pull, read_state, write_state
 from onecat.pull.token import read_token
 from onecat.pull.transfer import Crowd, Transfer
+from onecat.pull.web_pages import BEGINNING, refuse_web_page
 
 SMALL_BYTES = 8 * 2**20
 """Files below this come first: a missing licence or a wrong token shows before the long ones."""
@@ -66,7 +71,7 @@ def pull(request: PullRequest, teller: Teller, policy: RetryPolicy = _POLICY) ->
     with contextlib.closing(connection):
         listing = _listed(source, Asker(connection, replace(policy, attempts=_FIRST_ATTEMPTS), teller.say), request)
         chosen = select(listing.files, request.include, request.exclude)
-        check_no_link_leads_out(request.directory, [each.path for each in chosen.files])
+        check_places(request.directory, [each.path for each in chosen.files])
         if request.dry_run:
             return _dry(request, listing, chosen, teller, began)
         request.directory.mkdir(parents=True, exist_ok=True)
@@ -145,6 +150,8 @@ class _Run:
 
     def fetch(self, began: float) -> Pulled:
         """Bring everything into its place."""
+        if ignores_case(self._directory):
+            check_together((each.path for each in self._chosen.files), self._listing.source, any_case=True)
         old = read_state(self._directory)
         present = look(self._directory, self._chosen.files, old, not self._request.replace, self._teller.say)
         if not self._request.replace:
@@ -156,7 +163,9 @@ class _Run:
         self._check_room(missing)
         rest = {path: row for path, row in (old.files if old else {}).items() if path not in self._results}
         kept = {path: row for path, row in rest.items() if path not in {each.path for each in missing}}
-        self._state = PullState(self._listing.source, self._listing.revision, False, {**kept, **present.files})
+        files = {**kept, **present.files}
+        written = old.manifest if old is not None else None
+        self._state = PullState(self._listing.source, self._listing.revision, False, files, written)
         write_state(self._directory, self._state)
         received = self._crew(missing) if missing else 0
         return self._whole(present, kept, received, began)
@@ -229,10 +238,16 @@ class _Run:
                     ],
                     code=ExitCode.ROLLED_BACK,
                 )
+        try:
+            refuse_web_page(file, part.beginning(BEGINNING))
+        except OnecatError:
+            part.remove()
+            raise
         checked = "sha256" if file.sha256 is not None else "git-blob" if file.blob is not None else None
         row = Recorded(part.size or 0, part.modified(), sha256, checked, part.validator)
         resumed = part.resumed
         with self._lock:
+            check_places(self._directory, [file.path])  # once more: somebody may have changed it while bytes came
             note_finished(self._directory, file.path, row)
         part.move_to(self._directory / file.path)
         with self._lock:
@@ -250,16 +265,12 @@ class _Run:
             )
         stale = sorted(path for path in kept if (self._directory / path).exists() and not self._is_skipped(path))
         notes += [f"{path} is of an earlier pull, and the source does not have it now" for path in stale]
-        sums = {each.path: each.sha256 for each in files if each.sha256 is not None}
         path = self._directory / manifest.NAME
-        if manifest.NAME in self._results:
-            notes.append(f"{manifest.NAME} is the source's own")
-        else:
-            write_atomically(path, manifest.text_of(sums), 0o644)
+        notes += self._write_manifest(path, {each.path: each.sha256 for each in files if each.sha256 is not None})
         for each in [*self._folder.glob("*.partial"), *self._folder.glob("*.json")]:
             if each.name != "state.json":
                 each.unlink()
-        write_state(self._directory, PullState(self._state.source, self._state.revision, True, self._state.files))
+        write_state(self._directory, replace(self._state, complete=True))
         return Pulled(
             self._listing.source,
             self._directory,
@@ -271,6 +282,22 @@ class _Run:
             time.monotonic() - began,
             manifest=path,
         )
+
+    def _write_manifest(self, path: Path, sums: dict[str, str]) -> list[str]:
+        """Write the checksums of all files, but never over a list that somebody else made; what to say of it."""
+        if path.name in self._results:
+            return [f"{path.name} is the source's own"]
+        text = manifest.text_of(sums)
+        there = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+        wanted = hashlib.sha256(text.encode()).hexdigest()
+        if there not in (None, wanted, self._state.manifest) and not self._request.replace:
+            return [
+                f"{path.name} was there and no pull wrote it: it is kept, and nothing was compared with it; "
+                f"onecat model verify {shlex.quote(str(self._directory))} --hash does it"
+            ]
+        write_atomically(path, text, 0o644)
+        self._state = replace(self._state, manifest=wanted)
+        return []
 
     def _is_skipped(self, path: str) -> bool:
         return any(each.path == path for each in self._chosen.skipped)

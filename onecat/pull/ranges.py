@@ -11,6 +11,15 @@ SMALLEST_PIECE, LARGEST_PIECE = 8 * 2**20, 64 * 2**20
 """Bytes of one request: small enough that all connections end together, large enough that requests cost nothing."""
 
 
+_MOST_DIGITS = 18
+"""Of a number of bytes: 2**63 - 1, the longest that a file can be (lseek(2)), has one more."""
+
+
+def byte_count(text: str) -> int | None:
+    """A number of bytes as a header tells it; None for what is none, or more than a file can have."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
+
+
 def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
     """The same bytes as ranges in order that neither touch nor overlap."""
     result: list[Range] = []

@@ -31,10 +31,15 @@ def select(files: Sequence[RemoteFile], include: Sequence[str], exclude: Sequenc
     Without `include`, duplicates of the weights are left out where the source has safetensors. Raises OnecatError when
     nothing is left.
     """
-    asked = [each for each in files if not include or _matches(each.path, include)]
-    skipped = [Skipped(each.path, "not asked for by --include") for each in files if each not in asked]
-    left = [each for each in asked if not _matches(each.path, exclude)]
-    skipped += [Skipped(each.path, "excluded by --exclude") for each in asked if each not in left]
+    left: list[RemoteFile] = []
+    skipped: list[Skipped] = []
+    for each in files:
+        if include and not _matches(each.path, include):
+            skipped.append(Skipped(each.path, "not asked for by --include"))
+        elif _matches(each.path, exclude):
+            skipped.append(Skipped(each.path, "excluded by --exclude"))
+        else:
+            left.append(each)
     reasons = [] if include else _duplicates([each.path for each in left])
     chosen = []
     for each in left:

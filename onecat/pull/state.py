@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from onecat.checkpoints.pulled import STATE_DIRECTORY, STATE_FILE, STATE_SCHEMA
+from onecat.checkpoints.pulled import STATE_FILE, STATE_SCHEMA
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import read_json, write_json
+from onecat.pull.places import make_state_directory, open_own, state_directory
 
 FINISHED_FILE = "finished.jsonl"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -38,19 +39,19 @@ class Recorded:
 
 @dataclass(frozen=True)
 class PullState:
-    """source, revision: what the directory is made from. files: what is in its place, by path."""
+    """source, revision: what the directory is made from. files: what is in its place, by path.
+
+    manifest: SHA-256 (hex) of the SHA256SUMS that a pull wrote; None where none was written.
+    """
 
     source: str
     revision: str | None
     complete: bool
     files: Mapping[str, Recorded]
+    manifest: str | None = None
 
     def with_file(self, path: str, row: Recorded) -> PullState:
         return replace(self, files={**self.files, path: row})
-
-
-def state_directory(directory: Path) -> Path:
-    return directory / STATE_DIRECTORY
 
 
 def read_state(directory: Path) -> PullState | None:
@@ -62,7 +63,11 @@ def read_state(directory: Path) -> PullState | None:
         files = {str(path): Recorded(**row) for path, row in document["files"].items()}
         finished = dict(_finished(state_directory(directory) / FINISHED_FILE))
         return PullState(
-            str(document["source"]), document["revision"], bool(document["complete"]), {**files, **finished}
+            str(document["source"]),
+            document["revision"],
+            bool(document["complete"]),
+            {**files, **finished},
+            document.get("manifest"),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -79,7 +84,8 @@ def _finished(path: Path) -> Iterator[tuple[str, Recorded]]:
 
 def note_finished(directory: Path, path: str, row: Recorded) -> None:
     """Note a file that comes into its place next: noted first, it is never taken for somebody else's."""
-    with (state_directory(directory) / FINISHED_FILE).open("a", encoding="utf-8") as stream:
+    descriptor = open_own(state_directory(directory) / FINISHED_FILE, os.O_WRONLY | os.O_APPEND)
+    with open(descriptor, "a", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor, not a path
         stream.write(json.dumps({"path": path, **asdict(row)}) + "\n")
 
 
@@ -91,6 +97,7 @@ def write_state(directory: Path, state: PullState) -> None:
         "complete": state.complete,
         "source": state.source,
         "revision": state.revision,
+        "manifest": state.manifest,
         "files": files,
     }
     write_json(state_directory(directory) / STATE_FILE, document, 0o644)
@@ -103,9 +110,8 @@ def only_pull(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
 
     The kernel gives the lock of a killed process back by itself.
     """
-    path = state_directory(directory) / "lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+", encoding="utf-8") as stream:
+    descriptor = open_own(make_state_directory(directory) / "lock", os.O_RDWR | os.O_APPEND)
+    with open(descriptor, "a+", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor, not a path
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

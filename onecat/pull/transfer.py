@@ -17,7 +17,7 @@ from onecat.pull.retries import RetryPolicy
 MOST_VERSIONS = 3
 """How often a file may change under our hands before it is given up."""
 _REFUSALS = 2
-_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
+_CONTENT_RANGE = re.compile(r"bytes (?:([0-9]{1,18})-([0-9]{1,18})|\*)/([0-9]{1,18}|\*)")
 
 
 class ChangedError(Exception):

@@ -12,7 +12,8 @@ import pytest
 from onecat.checkpoints import inspect, write_tiny_checkpoint
 from onecat.checkpoints.integrity import Request, verify
 from onecat.checkpoints.other_kinds import other_kind
-from onecat.pull.state import PullState, state_directory, write_state
+from onecat.pull.places import state_directory
+from onecat.pull.state import PullState, write_state
 
 REVISION = "a" * 40
 

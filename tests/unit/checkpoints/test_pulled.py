@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from onecat.checkpoints.pulled import UnfinishedPull, unfinished_pull
-from onecat.pull.state import PullState, state_directory, write_state
+from onecat.pull.places import state_directory
+from onecat.pull.state import PullState, write_state
 
 
 def test_the_record_of_a_pull_tells_whether_all_is_there(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from onecat.errors import OnecatError
+from onecat.pull.places import state_directory
 from onecat.pull.present import look
 from onecat.pull.records import RemoteFile
-from onecat.pull.state import PullState, Recorded, note_finished, only_pull, read_state, state_directory, write_state
+from onecat.pull.state import PullState, Recorded, note_finished, only_pull, read_state, write_state
 
 ROW = Recorded(3, 17, "ab" * 32, "sha256", '"v1"')
 
