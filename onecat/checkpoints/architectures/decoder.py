@@ -64,7 +64,7 @@ def decoder(configuration: Configuration, style: Style = LLAMA, sliding: LayerRu
         vocabulary = configuration.positive("vocab_size")
         yield from weights.embeddings(style.prefix, vocabulary, hidden, tied, style.head)
         for layer in range(layers):
-            yield from _layer(configuration, style, layer, hidden, heads, key_value_heads, head_size)
+            yield from layer_of(configuration, style, f"{style.prefix}layers.{layer}", layer)
         yield from weights.norms(style.prefix, ("norm",), hidden, bias=style.norm_bias)
 
     return common(configuration).replaced(
@@ -72,10 +72,17 @@ def decoder(configuration: Configuration, style: Style = LLAMA, sliding: LayerRu
     )
 
 
-def _layer(
-    configuration: Configuration, style: Style, layer: int, hidden: int, heads: int, key_value_heads: int, head: int
-) -> Iterator[Weight]:
-    prefix = f"{style.prefix}layers.{layer}"
+def layer_of(configuration: Configuration, style: Style, prefix: str, layer: int) -> Iterator[Weight]:
+    """The parameters of one layer of such a decoder.
+
+    Parameters:
+        prefix: the layer's name (`model.layers.3`).
+
+    Raises IncompleteConfiguration.
+    """
+    heads, hidden = configuration.positive("num_attention_heads"), configuration.positive("hidden_size")
+    key_value_heads = configuration.positive("num_key_value_heads", default=heads)
+    head = configuration.positive("head_dim", default=hidden // heads)
     stated = configuration.flag("attention_bias")
     bias = stated if style.attention_bias is None else style.attention_bias
     output_bias = stated if style.output_bias is None else style.output_bias

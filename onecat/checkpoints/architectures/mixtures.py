@@ -20,6 +20,16 @@ def router(name: str, experts: int, hidden: int, layer: int, *, bias: bool = Fal
         yield Weight(f"{name}.bias", (experts,), "bias", layer)
 
 
+def score_correction(name: str, experts: int, layer: int) -> Weight:
+    """What is added to the experts' scores when they are chosen [experts], in float32 whatever the model's dtype.
+
+    Source: headers of zai-org/GLM-4.5-Air (45 in F32, and 213,704,514,048 bytes with the rest in BF16) and of
+    nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4, as https://github.com/mudler/vllm.cpp keeps them
+    (tests/vllm/models/fixtures/nemotron_h_35_lightning/index.json).
+    """
+    return Weight(f"{name}.e_score_correction_bias", (experts,), "bias", layer, dtype="F32")
+
+
 def fused_experts(prefix: str, layer: int, hidden: int, inner: int, count: int) -> Iterator[Weight]:
     """`gate_up_proj` and `down_proj` that each hold all experts of a layer in one tensor."""
     yield Weight(f"{prefix}.gate_up_proj", (2 * inner, hidden), "linear", layer, count)
@@ -59,7 +69,7 @@ def grouped_router_mixture(
     """
     yield from router(f"{prefix}.gate", count, hidden, layer)
     if correction_bias:
-        yield Weight(f"{prefix}.gate.e_score_correction_bias", (count,), "bias", layer)
+        yield score_correction(f"{prefix}.gate", count, layer)
     yield from experts_of_layer(f"{prefix}.experts", layer, hidden, inner, count)
     if shared:
         yield from weights.gated_mlp(f"{prefix}.shared_experts", layer, hidden, shared)

@@ -21,6 +21,7 @@ class Weight:
     `count` more than one, a single tensor holds all of them along its first axis (or transposed, as Llama 4's).
     shape: [out_features, in_features] of a linear weight, of one expert.
     layer: index of the decoder layer, None outside of them.
+    dtype: as safetensors names it, of a tensor that is stored in a dtype of its own; None for the model's.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Weight:
     layer: int | None = None
     count: int = 1
     part: Part = "language"
+    dtype: str | None = None
 
     @property
     def module(self) -> str:

@@ -29,12 +29,12 @@ def stored_tensors(
     Parameters:
         scheme: how it is stored, None for as it was (`Quantization.scheme_for`).
         container: of the quantisation; only matters with a scheme.
-        dtype: of the model, as config.json states it (`bfloat16`).
+        dtype: of the model, as config.json states it (`bfloat16`), for a weight that has none of its own.
     """
     joint = not weight.name.endswith(".weight")
     outer = (weight.count,) if "*" not in weight.name and weight.count > 1 else ()
     count = 1 if outer else weight.count
-    own = safetensors_name(dtype)
+    own = weight.dtype or safetensors_name(dtype)
     if scheme is None or len(weight.shape) < 2:
         return (_row(weight.name, Stored("", own, (*outer, *weight.shape)), count),)
     *more, out, into = weight.shape

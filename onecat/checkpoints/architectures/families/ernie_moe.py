@@ -39,7 +39,7 @@ def ernie_moe(configuration: Configuration) -> Architecture:
             yield from weights.gated_mlp(f"{name}.mlp", layer, hidden, inside, bias=bias)
             return
         yield from router(f"{name}.mlp.gate", count, hidden, layer)
-        yield Weight(f"{name}.mlp.moe_statics.e_score_correction_bias", (1, count), "bias", layer)
+        yield Weight(f"{name}.mlp.moe_statics.e_score_correction_bias", (1, count), "bias", layer, dtype="F32")
         yield from separate_experts(f"{name}.mlp.experts", layer, hidden, inner, count)
         if shared:
             yield from weights.gated_mlp(f"{name}.mlp.shared_experts", layer, hidden, shared)

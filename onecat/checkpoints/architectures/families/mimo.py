@@ -1,4 +1,4 @@
-"""MiMo-V2: attention to a window in most layers, whose heads differ from those of the layers that see everything."""
+"""MiMo: Qwen2 with a layer for drafts; from V2 on most layers attend to a window, with heads of their own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,36 @@ from dataclasses import replace
 
 from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration, IncompleteConfiguration
+from onecat.checkpoints.architectures.decoder import layer_of
+from onecat.checkpoints.architectures.families.qwen import QWEN2, qwen_decoder
 from onecat.checkpoints.architectures.layers import alike
-from onecat.checkpoints.architectures.mixtures import grouped_router_mixture, layers_after_dense
+from onecat.checkpoints.architectures.mixtures import grouped_router_mixture, layers_after_dense, of_part
 from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
 from onecat.checkpoints.architectures.registry import family
 from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
+
+
+@family("MiMoForCausalLM")
+def mimo(configuration: Configuration) -> Architecture:
+    """Qwen2's decoder, and draft layers (`model.mtp_layers.0`) that have no embedding and no head of their own.
+
+    Source: vllm 0.27.1, vllm/model_executor/models/mimo.py and mimo_mtp.py; the index of XiaomiMiMo/MiMo-7B,
+    https://github.com/jj8127/mimo_kor/blob/3280a423c62c3e845b831a7d9db6aa793b9c5502/model.safetensors.index.json.
+    """
+    language = qwen_decoder(configuration, QWEN2)
+    hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
+    drafts = tuple(range(layers, layers + configuration.count("num_nextn_predict_layers")))
+
+    def draft(layer: int) -> Iterator[Weight]:
+        name = f"model.mtp_layers.{layer - layers}"
+        yield from weights.norms(f"{name}.", ("token_layernorm", "hidden_layernorm", "final_layernorm"), hidden, layer)
+        yield from weights.linear(f"{name}.input_proj", hidden, 2 * hidden, layer)
+        yield from layer_of(configuration, QWEN2, name, layer)
+
+    return language.replaced(
+        weights=(*language.weights, *of_part("draft", (each for layer in drafts for each in draft(layer)))),
+        draft_caches=tuple(replace(each, layers=drafts) for each in language.caches[:1] if drafts),
+    )
 
 
 @family("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration
-from onecat.checkpoints.architectures.mixtures import numbered_experts, router
+from onecat.checkpoints.architectures.mixtures import numbered_experts, router, score_correction
 from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
 from onecat.checkpoints.architectures.registry import family
 from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
@@ -48,7 +48,7 @@ def _numbered(configuration: Configuration, *, norms: bool = False, corrected: b
     def feed_forward(name: str, layer: int) -> Iterator[Weight]:
         yield from router(f"{name}.block_sparse_moe.gate", count, hidden, layer)
         if corrected:
-            yield Weight(f"{name}.block_sparse_moe.e_score_correction_bias", (count,), "bias", layer)
+            yield score_correction(f"{name}.block_sparse_moe", count, layer)
         yield from numbered_experts(f"{name}.block_sparse_moe.experts", layer, hidden, inner, count)
 
     every = tuple(range(layers))

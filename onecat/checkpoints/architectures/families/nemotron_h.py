@@ -8,7 +8,7 @@ from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration, IncompleteConfiguration
 from onecat.checkpoints.architectures.description import MOST_LAYERS, common
 from onecat.checkpoints.architectures.mamba import Mamba2
-from onecat.checkpoints.architectures.mixtures import of_part, router
+from onecat.checkpoints.architectures.mixtures import of_part, router, score_correction
 from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
 from onecat.checkpoints.architectures.registry import family
 
@@ -139,7 +139,7 @@ def _mixture(configuration: Configuration, prefix: str, layer: int, hidden: int)
     count, inner = configuration.positive("n_routed_experts"), configuration.positive("moe_intermediate_size")
     latent, shared = configuration.count("moe_latent_size"), _shared(configuration)
     yield from router(f"{prefix}.gate", count, hidden, layer)
-    yield Weight(f"{prefix}.gate.e_score_correction_bias", (count,), "bias", layer)
+    yield score_correction(f"{prefix}.gate", count, layer)
     yield from _plain(f"{prefix}.experts.*", layer, latent or hidden, inner, count)
     if shared:
         yield from _plain(f"{prefix}.shared_experts", layer, hidden, shared)
