@@ -111,7 +111,7 @@ def _others(at: Situation) -> Iterator[str]:
 
 
 def shorter_warnings(at: Situation, compared: Sequence[Candidate]) -> Iterator[str]:
-    """A layout with a shorter context that would cost less: the whole one is what is planned for, and may be too much."""
+    """A layout with a shorter context that would cost less: the whole one, which is planned for, may be too much."""
     best = compared[0] if compared else None
     if best is None or at.question is None or best.layout != at.layout or best.holds != "whole":
         return
@@ -124,8 +124,8 @@ def shorter_warnings(at: Situation, compared: Sequence[Candidate]) -> Iterator[s
     found = min(cheaper, key=lambda each: each.cost.token, default=None)
     if found is not None and sum(each.weights for each in found.sizing.estimate.per_gpu) >= LEAST_WEIGHTS:
         yield (
-            f"Planned for {best.wanted.told}. If a shorter context is enough, max-model-len: {found.sizing.largest} with "
-            f"{told_layout(found.layout, found.experts_whole)} would cost about "
+            f"Planned for {best.wanted.told}. If a shorter context is enough, max-model-len: {found.sizing.largest} "
+            f"with {told_layout(found.layout, found.experts_whole)} would cost about "
             f"{1 - found.cost.token / best.cost.token:.0%} less time per token when many requests run (rough)."
         )
 

@@ -161,14 +161,12 @@ def test_experts_that_cannot_be_cut_are_dealt_out_whole() -> None:
     plan = for_cards("h100", 8, replace(MIXTURE, quantization=stored))
     eight = next(each for each in plan.candidates if each.layout == Layout(1, 1, 8))
     assert eight.expert_parallel and "whole ones" in eight.why
-    if plan.layout == Layout(1, 1, 8):
-        assert "--enable-expert-parallel" in plan.server_args
+    assert plan.layout == Layout(1, 1, 8) and "--enable-expert-parallel" in plan.server_args
     # 768 rows of an expert on 8 ranks are 96 each, and a block of scales has 128.
-    refused = for_cards("h100", 8, replace(MIXTURE, quantization=stored), data_parallel_size=8)
+    blocks_of_experts = replace(MIXTURE, quantization=stored)
+    refused = for_cards("h100", 8, blocks_of_experts, data_parallel_size=8)
     assert "tensor-parallel-blocks" in [each.code for each in refused.refusals]
-    kept = for_cards(
-        "h100", 8, replace(MIXTURE, quantization=stored), data_parallel_size=8, enable_expert_parallel=True
-    )
+    kept = for_cards("h100", 8, blocks_of_experts, data_parallel_size=8, enable_expert_parallel=True)
     assert kept.refusals == ()
 
 
