@@ -148,7 +148,7 @@ def _gguf(names: _Names) -> OtherKind | None:
     return OtherKind(
         Problem(
             "gguf",
-            f"holds GGUF ({_listed(found)}), which vLLM loads from no directory, and since 0.27 by a plugin only",
+            f"holds GGUF ({_listed(found)}), which vLLM loads from no directory, and 0.27.1 by a plugin only",
             str(names.directory),
             f"serve the file itself (llama-server -m {first}), or take the model in safetensors",
         )

@@ -26,6 +26,26 @@ def unknown_method(at: Situation) -> Iterator[Problem]:
         )
 
 
+def packed_by_mlx(at: Situation) -> Iterator[Problem]:
+    """Apple's MLX states bits and group size under `quantization`, and no method.
+
+    Source: https://github.com/ml-explore/mlx-lm/blob/main/mlx_lm/utils.py (save_config); vLLM 0.27.1 has no such
+    method.
+    """
+    config = at.source.documents.get(CONFIG, {})
+    stated, beside = config.get("quantization"), config.get("quantization_config")
+    if not isinstance(stated, Mapping) or (isinstance(beside, Mapping) and "quant_method" in beside):
+        return
+    bits, group = stated.get("bits"), stated.get("group_size")
+    if type(bits) is int and type(group) is int and not stated.keys() & {"quant_method", "quant_algo"}:
+        yield Problem(
+            "mlx",
+            f"says {bits} bits in groups of {group} as MLX packs them, which vLLM does not load",
+            at.config,
+            "serve it with mlx_lm.server on a Mac, or take the model in another format",
+        )
+
+
 def missing_method(at: Situation) -> Iterator[Problem]:
     """Seen in the wild in what ModelOpt exported; the engine then looks for hf_quant_config.json."""
     stated = stated_claim(at.source.documents)
@@ -65,4 +85,9 @@ def _told(scheme: str, group: int | None) -> str:
     return scheme if group is None else f"{scheme} in groups of {group}"
 
 
-RULES: tuple[Callable[[Situation], Iterator[Problem]], ...] = (unknown_method, missing_method, files_differ)
+RULES: tuple[Callable[[Situation], Iterator[Problem]], ...] = (
+    unknown_method,
+    packed_by_mlx,
+    missing_method,
+    files_differ,
+)

@@ -19,7 +19,18 @@ _OTHER_STACKS = re.compile(r"visual|vision|audio|mtp|encoder|draft|eagle|talker|
 GENERATES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 """Ends of the names of classes that have an output head."""
 
-INCOMPLETE = frozenset({"missing-shard", "truncated", "bad-header", "lfs-pointer", "unreadable", "unknown-dtype"})
+INCOMPLETE = frozenset(
+    {
+        "missing-shard",
+        "truncated",
+        "bad-header",
+        "lfs-pointer",
+        "unreadable",
+        "unknown-dtype",
+        "dead-link",
+        "incomplete-download",
+    }
+)
 """Problems after which a tensor that is not seen may yet be somewhere."""
 
 

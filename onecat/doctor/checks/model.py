@@ -13,6 +13,7 @@ SCALES = ("scale-shape", "packed-shape", "missing-scale", "orphan-scale", "fused
 FILES = (
     "missing-shard", "no-weights", "no-index", "bad-index", "lfs-pointer", "truncated", "overlong", "bad-header",
     "unknown-dtype", "unreadable", "missing-file", "bad-json", "missing-tokenizer",
+    "dead-link", "incomplete-download",
 )  # fmt: skip
 """Problems of `inspect` that model.checkpoint tells."""
 
@@ -84,7 +85,8 @@ def model_scales(context: Context) -> Iterator[Verdict]:
 def model_configuration(context: Context) -> Iterator[Verdict]:
     """What config.json claims of quantisation and sizes against the tensors."""
     seen = checkpoint_of(context)
-    problems = [problem for problem in seen.problems if problem.code not in FILES]
+    told = {fault.code for fault in context.settings.assessment.faults or ()} if context.settings.assessment else set()
+    problems = [problem for problem in seen.problems if problem.code not in {*FILES, *told}]
     for problem in problems:
         yield Verdict(
             problem.severity,

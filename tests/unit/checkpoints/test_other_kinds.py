@@ -148,3 +148,16 @@ def test_a_pull_that_has_not_ended_is_told_first(tmp_path: Path) -> None:
     assert "org/name" in problem.text and "onecat model pull" in problem.fix
     write_state(path, PullState("org/name", None, True, {}))
     assert inspect(path).problems == ()
+
+
+@pytest.mark.parametrize("beside", [{}, {"quantization_config": {"group_size": 64, "bits": 4}}])
+def test_what_mlx_packed_is_told_from_its_configuration_alone(tmp_path: Path, beside: dict[str, object]) -> None:
+    path = write_tiny_checkpoint(tmp_path / "m") / "config.json"
+    config = json.loads(path.read_text()) | {"quantization": {"group_size": 64, "bits": 4}, **beside}
+    path.write_text(json.dumps(config))
+    (problem,) = inspect(path).problems
+    assert (problem.code, problem.severity) == ("mlx", "fail")
+    assert "4 bits in groups of 64 as MLX" in problem.text
+    config["quantization_config"] = {"quant_method": "gptq", "group_size": 64, "bits": 4}
+    path.write_text(json.dumps(config))
+    assert "mlx" not in [each.code for each in inspect(path).problems]
