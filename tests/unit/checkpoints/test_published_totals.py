@@ -95,9 +95,9 @@ def test_a_model_has_the_bytes_tensors_and_names_of_its_files(row: dict[str, Any
 
 
 def test_nemotron_3_5_lightning_in_mixed_precision_has_the_tensors_of_its_headers() -> None:
-    # https://github.com/mudler/vllm.cpp, tests/vllm/models/fixtures/nemotron_h_35_lightning (config.json, and index.json
-    # from the headers of nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4). hf_quant_config.json was not to be had: the
-    # algorithms of the modules are those that the dtypes in the headers tell.
+    # https://github.com/mudler/vllm.cpp, tests/vllm/models/fixtures/nemotron_h_35_lightning: config.json, and
+    # index.json from the headers of nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4. Its hf_quant_config.json is
+    # not there: the algorithms of the modules are those that the dtypes in the headers tell.
     read = json.loads((HERE / "nemotron_3_5_lightning.json").read_text(encoding="utf-8"))
     kinds = read["config.json"]["layers_block_type"]
     layers: dict[str, dict[str, Any]] = {"lm_head": NVFP4}
