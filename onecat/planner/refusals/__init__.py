@@ -41,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     quantization.quantization,
     experts.experts,
     experts.latent_attention,
+    experts.sparse_attention,
     age.engine_age,
     age.removed,
 )

@@ -18,6 +18,11 @@ LATENT_CAPABILITY = 80
 """Least compute capability, ten times, of Triton's MLA with the patches (0003: supports_combination)."""
 
 
+SPARSE_CAPABILITY = 90
+"""Least compute capability, ten times, of attention that an indexer chooses keys for, in vLLM itself
+(vllm/v1/attention/backends/mla: flashmla_sparse.py, flashattn_mla_sparse.py, flashinfer_mla_sparse.py at 0.27.1)."""
+
+
 def experts(at: Situation) -> Iterator[Refusal]:
     """Experts in FP8 or FP4 below compute capability 7.5."""
     found, layers = at.checkpoint.quantization, at.checkpoint.architecture.experts
@@ -37,6 +42,22 @@ def experts(at: Situation) -> Iterator[Refusal]:
             f"the experts are stored as {', '.join(unserved)}, for which there is no kernel below compute capability "
             f"7.5; the card has {told(at.capability)}",
             ("take a checkpoint whose experts are float16, or 4-bit integers of GPTQ or AWQ",),
+        )
+
+
+def sparse_attention(at: Situation) -> Iterator[Refusal]:
+    """Sparse latent attention (DeepSeek V3.2, GLM-5) below compute capability 9.0."""
+    if at.capability is None or at.capability >= SPARSE_CAPABILITY or at.schema.family != "vllm":
+        return
+    if at.schema.unknown is not None:
+        return
+    caches = at.checkpoint.architecture.caches
+    if any(isinstance(each, LatentLayers) and each.index_head_size for each in caches):
+        yield Refusal(
+            "sparse-attention-capability",
+            "no kernel of this engine for sparse latent attention runs below compute capability 9.0; the card has "
+            f"{told(at.capability)}",
+            ("take H100, H200 or newer cards, or a model without an indexer, as DeepSeek V3.1",),
         )
 
 

@@ -141,6 +141,16 @@ def test_latent_attention_must_be_switched_off_on_volta(planned: Callable[..., P
     assert codes(planned("a100x2-80g", {}, latent)) == []
 
 
+@pytest.mark.parametrize(("gpu", "refused"), [("a100", True), ("h100", False), ("h200", False)])
+@pytest.mark.parametrize("index", [128, None])
+def test_sparse_latent_attention_has_kernels_from_hopper_on(gpu: str, refused: bool, index: int | None) -> None:
+    from onecat.checkpoints.architectures import LatentLayers
+
+    sparse = llama(caches=(LatentLayers(tuple(range(32)), 32, 512, 64, index_head_size=index),))
+    found = codes(for_cards(gpu, 1, sparse, max_model_len=4096))
+    assert found == (["sparse-attention-capability"] if refused and index else [])
+
+
 def versioned(version: str, **fields: Any) -> Plan:
     from onecat.config import Deployment
     from onecat.config.schema import Model
