@@ -142,7 +142,7 @@ def _facts(told: Inspection) -> Iterator[tuple[str, str]]:
         dtype = described.dtype or "16 bits"
         yield "KV cache", f"{_small(kept.per_token)} for each token in {dtype}{fp8}"
         if kept.per_sequence:
-            yield "state", f"{_small(kept.per_sequence)} for each sequence, whatever its length"
+            yield "state", f"{_small(kept.per_sequence)} for each sequence, whatever its length: states and windows"
     yield "stored as", _stored(told.seen)
 
 
