@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from onecat.checkpoints import Architecture, Checkpoint, StoredTensors, WeightScheme
-from onecat.checkpoints.architectures import Weight
+from onecat.checkpoints.architectures import KeyValueLayers, Weight
 from onecat.checkpoints.architectures.records import Part
 from onecat.checkpoints.quantization.storage import stored_tensors
 
@@ -18,6 +18,7 @@ _SUFFIXES = (
     ".qweight", ".qzeros", ".scales", ".g_idx", "_blocks", "_scales", "_bias", ".weight", ".bias", ".k_scale",
     ".v_scale", "_scale_inv", "_scale_2", "_weight_scale", "_scale", "_packed",
 )  # fmt: skip
+_NUMBER = re.compile(r"(?<=\.)[0-9]+(?=\.)")
 _LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.(\d+)\.")
 _TOWER = re.compile(
     r"(?:^|\.)(?:visual|vision\w*|audio\w*|multi_modal_projector|mm_projector|embed_(?:vision|audio))\."
@@ -43,7 +44,50 @@ class Parameter:
         return self.weight.count
 
 
+def parameters_alike(checkpoint: Checkpoint) -> tuple[tuple[Parameter, tuple[int | None, ...]], ...]:
+    """Parameters that differ only in their layer as one of them, with the layers that have one.
+
+    A model has a few dozen of these and thousands of parameters, and a search for a layout asks for them a hundred
+    times.
+    """
+    return _alike(_Itself(checkpoint))
+
+
+class _Itself:
+    """A checkpoint as a key: it is itself alone. To look through all of its tensors would take longer than the work."""
+
+    __slots__ = ("checkpoint",)
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+
+    def __hash__(self) -> int:
+        return id(self.checkpoint)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and other.checkpoint is self.checkpoint
+
+
 @functools.lru_cache(maxsize=8)
+def _alike(key: _Itself) -> tuple[tuple[Parameter, tuple[int | None, ...]], ...]:
+    architecture = key.checkpoint.architecture
+    caches = (*architecture.caches, *architecture.draft_caches)
+    heads: dict[int | None, KeyValueLayers] = {
+        layer: each for each in reversed(caches) if isinstance(each, KeyValueLayers) for layer in each.layers
+    }
+    groups: dict[tuple[object, ...], list[Parameter]] = {}
+    for each in parameters(key.checkpoint):
+        groups.setdefault((_without_layer(each), heads.get(each.weight.layer)), []).append(each)
+    return tuple((those[0], tuple(each.weight.layer for each in those)) for those in groups.values())
+
+
+def _without_layer(parameter: Parameter) -> tuple[object, ...]:
+    weight, row = parameter.weight, parameter.row
+    name = _NUMBER.sub("*", weight.name)
+    own = (name, weight.shape, weight.kind, weight.count, weight.part, weight.layer is None)
+    return (own, _NUMBER.sub("*", row.name), row.dtype, row.shape, row.count, parameter.suffix, parameter.scheme)
+
+
 def parameters(checkpoint: Checkpoint) -> tuple[Parameter, ...]:
     """All tensors: those of the headers where there are weight files, else those that the architecture implies.
 

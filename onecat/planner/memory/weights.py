@@ -8,7 +8,7 @@ from onecat.checkpoints import Architecture, Checkpoint
 from onecat.checkpoints.architectures import KeyValueLayers, LatentLayers, Weight
 from onecat.planner.memory.layouts import DTYPE_BYTES, kept_bytes
 from onecat.planner.memory.online import online_bytes, online_scheme
-from onecat.planner.memory.parameters import Parameter, parameters, stem_of
+from onecat.planner.memory.parameters import Parameter, parameters_alike, stem_of
 from onecat.planner.memory.records import Device, MemorySettings
 from onecat.planner.memory.sharding import division_of, heads_of, rank_shape
 from onecat.planner.memory.stages import Stage
@@ -27,9 +27,13 @@ def weight_bytes(checkpoint: Checkpoint, settings: MemorySettings, stage: Stage,
     """
     architecture = checkpoint.architecture
     total = 0
-    for each in parameters(checkpoint):
-        if _held(each.weight, architecture, stage, settings):
-            total += _bytes(each, architecture, settings, device)
+    for each, layers in parameters_alike(checkpoint):
+        if each.weight.layer is None or each.weight.part != "language":
+            count = len(layers) if _held(each.weight, architecture, stage, settings) else 0
+        else:
+            count = sum(layer in stage.layers for layer in layers)
+        if count:
+            total += count * _bytes(each, architecture, settings, device)
     return total + rotary_bytes(architecture, settings) + _absorbed_bytes(checkpoint, settings, stage)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from onecat.checkpoints import Checkpoint, StoredTensors
 from onecat.planner.memory import Device
-from onecat.planner.memory.parameters import parameters, stem_of
+from onecat.planner.memory.parameters import parameters, parameters_alike, stem_of
 from onecat.planner.memory.stages import Stage
 from onecat.planner.memory.weights import rotary_bytes, weight_bytes
 from tests.unit.planner.memory.examples import (
@@ -174,6 +174,25 @@ def test_headers_come_to_the_same_as_the_configuration(config: dict[str, object]
     with_headers = replace(model, tensors=tuple(each.row for each in parameters(model)))
     asked = settings(model, tensor_parallel_size=2)
     assert weight_bytes(with_headers, asked, ALL, H200) == weight_bytes(model, asked, ALL, H200)
+
+
+@pytest.mark.parametrize("config", [SMALL, MIXED])
+def test_layers_are_told_apart_by_all_that_decides_about_their_bytes(config: dict[str, object]) -> None:
+    model = checkpoint(config, quantization_config=FP8_BLOCKS)
+    groups = parameters_alike(model)
+    assert sum(len(layers) for _, layers in groups) == len(parameters(model)) > len(groups)
+    first = weight_bytes(model, settings(model), Stage(range(1), True, False), H200)
+    last = weight_bytes(model, settings(model), Stage(range(1, LAYERS), False, True), H200)
+    tables = rotary_bytes(model.architecture, settings(model))
+    assert first + last - tables == weight_bytes(model, settings(model), ALL, H200)
+
+
+def test_layers_with_other_heads_are_no_group() -> None:
+    model = checkpoint(SMALL)
+    (cache,) = model.architecture.caches
+    heads = (replace(cache, layers=(0, 1)), replace(cache, layers=(2, 3), key_value_heads=1))
+    other = replace(model, architecture=model.architecture.replaced(caches=heads))
+    assert {layers for each, layers in parameters_alike(other) if "k_proj" in each.row.name} == {(0, 1), (2, 3)}
 
 
 def test_tensors_that_the_architecture_has_not_are_counted_by_their_names() -> None:
