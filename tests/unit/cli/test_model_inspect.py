@@ -107,3 +107,20 @@ def test_a_published_config_alone_tells_what_the_weights_take(
     assert told["quantization"]["scheme"] == scheme
     assert told["weight_bytes"] == pytest.approx(weight_gb * 1e9, rel=0.005)
     assert told["kv_bytes_per_token"] == per_token
+
+
+def test_the_group_alone_shows_its_help_as_other_groups_do() -> None:
+    for group in ("model", "profile"):
+        done = subprocess.run([ONECAT, group], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        asked = subprocess.run([ONECAT, group, "--help"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == (0, asked.stdout, "")
+        assert not [line for line in done.stdout.splitlines() if line.endswith("...") and "[OPTIONS]" not in line]
+
+
+def test_small_sizes_have_digits_and_nothing_is_said_of_what_is_not_known(tmp_path: Path) -> None:
+    lines = run(str(write_tiny_checkpoint(tmp_path / "tiny"))).stdout.splitlines()
+    # 853,632 parameters of 4 bytes
+    assert "LlamaForCausalLM (llama), 854 K parameters, 0.0034 GB (0.0032 GiB) of weights" in " ".join(lines)
+    assert "F32                    853,632     0.0034     0.0032" in lines
+    (tmp_path / "empty").mkdir()
+    assert "stored as   not known" in run(str(tmp_path / "empty")).stdout.splitlines()
