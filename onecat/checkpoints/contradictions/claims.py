@@ -62,6 +62,22 @@ def missing_method(at: Situation) -> Iterator[Problem]:
         )
 
 
+def missing_layers(at: Situation) -> Iterator[Problem]:
+    """Mixed precision without the algorithm of each module, which older exports write to hf_quant_config.json alone.
+
+    Source: vllm 0.27.1, vllm/model_executor/model_loader/weight_utils.py (get_quant_config) and
+    layers/quantization/modelopt.py (ModelOptMixedPrecisionConfig).
+    """
+    found = at.checkpoint.quantization
+    if found is not None and found.method == "modelopt_mixed" and not found.schemes:
+        yield Problem(
+            "missing-quantized-layers",
+            "claims MIXED_PRECISION and has no quantized_layers; the engine refuses that",
+            at.config,
+            f"download {HF_QUANT_CONFIG} too: it has the algorithm of each module",
+        )
+
+
 def files_differ(at: Situation) -> Iterator[Problem]:
     """config.json is what engines read when both are there."""
     documents: Mapping[str, Mapping[str, Any]] = at.source.documents
@@ -89,5 +105,6 @@ RULES: tuple[Callable[[Situation], Iterator[Problem]], ...] = (
     unknown_method,
     packed_by_mlx,
     missing_method,
+    missing_layers,
     files_differ,
 )

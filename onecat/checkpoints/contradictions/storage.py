@@ -65,9 +65,11 @@ def not_stored(at: Situation) -> Iterator[Problem]:
 
 
 def not_claimed(at: Situation) -> Iterator[Problem]:
-    """Stored quantised, and not claimed to be."""
+    """Stored quantised, and not claimed to be. Mixed precision that says nothing of its modules is told elsewhere."""
     claim = at.checkpoint.quantization
     if claim is not None and (claim.container in NOT_COMPARED or claim.scheme == "unknown"):
+        return
+    if claim is not None and claim.method == "modelopt_mixed" and not claim.schemes:
         return
     stored = [
         each for each in at.matrices
@@ -76,7 +78,7 @@ def not_claimed(at: Situation) -> Iterator[Problem]:
     if not stored:
         return
     kinds = ", ".join(sorted({str(each.observed.name) for each in stored}))
-    if claim is None:
+    if claim is None or not claim.schemes:
         yield Problem(
             "stored-not-claimed",
             f"claims no quantisation; stored as {kinds}: {several(each.stem for each in stored)}",

@@ -269,6 +269,22 @@ def test_a_missing_quant_method_is_told(tmp_path: Path) -> None:
     assert problem.fix == 'add "quant_method": "modelopt" to quantization_config'
 
 
+def test_mixed_precision_without_the_algorithms_of_its_modules_is_told_and_not_blamed_on_ignored_modules(
+    tmp_path: Path,
+) -> None:
+    stored, stated = CLAIMS["modelopt-nvfp4"], {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
+    problem = only(looked_at(tmp_path, claimed(stored), claimed({**stated, "ignore": ["lm_head"]})))
+    assert (problem.code, problem.severity) == ("missing-quantized-layers", "fail")
+    assert problem.fix == "download hf_quant_config.json too: it has the algorithm of each module"
+
+
+def test_a_claim_for_the_cache_alone_claims_no_quantisation_of_weights(tmp_path: Path) -> None:
+    stated = {"quant_method": "compressed-tensors", "kv_cache_scheme": {"type": "float", "num_bits": 8}}
+    assert looked_at(tmp_path / "plain", claimed(None), claimed(stated)).problems == ()
+    problem = only(looked_at(tmp_path / "packed", claimed(CLAIMS["ct-nvfp4"]), claimed(stated)))
+    assert (problem.code, problem.severity) == ("stored-not-claimed", "fail")
+
+
 def test_two_files_that_say_different_things_are_told(tmp_path: Path) -> None:
     tmp_path.mkdir(exist_ok=True)
     (tmp_path / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))
