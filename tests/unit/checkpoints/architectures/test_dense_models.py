@@ -13,7 +13,8 @@ from onecat.checkpoints.architectures import Architecture, KeyValueLayers, descr
 
 HERE = Path(__file__).parent
 MODELS = json.loads((HERE / "dense_models.json").read_text(encoding="utf-8"))
-"""Fields of published config.json files that matter, and the sizes that the models' pages state."""
+"""Fields of published config.json files that matter, as known, and where a size of the model is stated. Few files were
+read again, and then `source` says so; models that their own files confirm are in ../published_totals.json."""
 
 SHARED = Path(__file__).parents[5] / "shared" / "fixtures" / "config"
 CAPTURED = {
