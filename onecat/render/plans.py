@@ -49,9 +49,10 @@ def plan_text(plan: Plan, *, unicode: bool = False) -> str:
 
 def _head(plan: Plan) -> list[str]:
     if plan.profile is None:
-        name = next((each["name"] for each in plan.per_gpu if each.get("name")), "cards")
+        name = next((each["name"] for each in plan.per_gpu if each.get("name")), None)
         count = plan.layout.tensor_parallel * plan.layout.pipeline_parallel * plan.layout.replicas
-        return [f"{plan.deployment}: {plan.engine} {plan.engine_version} on {count} x {name}"]
+        cards = "" if name is None else f" on {count} x {name}"
+        return [f"{plan.deployment}: {plan.engine} {plan.engine_version}{cards}"]
     lines = [
         f"{plan.deployment}: {plan.engine} {plan.engine_version}, profile {plan.profile}, {plan.runtime}, "
         f"at {plan.host}:{plan.port}"
@@ -106,7 +107,7 @@ def _bar(used: Mapping[str, Any], glyphs: str) -> str:
 
 def _numbers(used: Mapping[str, Any], glyphs: str) -> list[str]:
     told = [
-        f"{glyph} {name} {used[field]:.2f}"
+        f"{glyph} {name} {max(0.0, used[field]):.2f}"
         for (name, field), glyph in zip(PARTS, glyphs, strict=False)
         if used[field] or field != "other_gib"
     ]
@@ -159,7 +160,7 @@ def what_if_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         layout = layout_name(Layout(**each["layout"]))
         row = f"{each['case'][: width - 1]:<{width}}{layout:<11}{fits:<5}{each['kv_tokens'] or 0:>11,}"
         row += f"{each['max_concurrency'] or 0:>9.1f}{each['largest_max_model_len'] or 0:>10,}"
-        lines.append(row + (f"{cost:>7}" if width + 53 <= COLUMNS else ""))
+        lines.append((row + (f"{cost:>7}" if width + 53 <= COLUMNS else "")).rstrip())
         lines += [line for code in each["refusals"] for line in wrapped(f"refused: {code}", "    ")]
     note = "COST of a token when the cards are busy, rough, against the cheapest that fits. KV tokens: of one copy."
     return [*lines, *wrapped(note, "")]

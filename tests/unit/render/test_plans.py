@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from onecat.planner import Plan
@@ -48,6 +50,11 @@ def test_what_does_not_fit_is_said_with_its_size_and_overflows_no_bar() -> None:
     assert f"IT DOES NOT FIT: {plan.short_of_gib:.2f} GiB are missing" in lines[1]
     assert bars(lines) == [ASCII[0] * BAR]
     assert any("Nothing is left for a KV cache." in each for each in lines)
+    assert plan.per_gpu[0]["kv_cache_gib"] < 0 and any("= KV cache 0.00  " in each for each in lines)
+
+
+def test_cards_that_were_not_looked_at_are_not_counted(plan: Plan) -> None:
+    assert plan_text(replace(plan, per_gpu=())).startswith("chat: vllm 0.27.1\n")
 
 
 def test_copies_are_counted_and_layouts_compared() -> None:

@@ -65,6 +65,17 @@ CASES = [
     says(
         "model.checkpoint", ("fail", "says lfs-pointer"), settings=named(replace(WHOLE, faults=(fault("lfs-pointer"),)))
     ),
+    says(
+        "model.configuration",
+        ("pass", "agree"),
+        settings=named(
+            replace(
+                WHOLE,
+                faults=(fault("adapter"),),
+                checkpoint=replace(DENSE, problems=(replace(PROBLEM, code="adapter", severity="fail"),)),
+            )
+        ),
+    ),
     says("model.checkpoint", ("pass", "whole"), settings=named(replace(WHOLE, faults=(fault("scale-shape"),)))),
     says(
         "model.checkpoint",
