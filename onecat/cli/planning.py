@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,14 +34,20 @@ class Cards:
 
     def profile(self) -> Profile:
         """What such cards need. Raises OnecatError (exit code 2)."""
-        from onecat.config import list_profiles, load_profile
         from onecat.planner.bare import named_gpu, profile_for
 
         if self.name is None:
             raise OnecatError("no card is named", expected=NO_CARDS)
-        shipped = [load_profile(name) for name in list_profiles()]
         model = named_gpu(self.name, self.memory_gib)
-        return profile_for(model, self.count, shipped, self.engine, self.version)
+        return profile_for(model, self.count, _shipped_profiles(), self.engine, self.version)
+
+
+@functools.cache
+def _shipped_profiles() -> tuple[Profile, ...]:
+    """Each case of a comparison asks for them, and they do not change under a running program."""
+    from onecat.config import list_profiles, load_profile
+
+    return tuple(load_profile(name) for name in list_profiles())
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class _Reading:
         self._texts: dict[str, tuple[str, ...]] = {}
 
     def all_of(self, path: Path, shown: str | None) -> Source:
-        top = read_source(path, shown)
+        top = read_source(path, shown, shipped=self._shipped in path.parents)
         data, spots = _plain(self._with_layers(top, path, ()))
         return replace(top, data=data, spots=spots, others=self._texts)
 
@@ -170,7 +170,7 @@ class _Reading:
 @functools.cache
 def _shipped_source(file: Path, shown: str) -> Source:
     """A part that ships with onecat: many profiles share it, and it does not change under a running program."""
-    return read_source(file, shown)
+    return read_source(file, shown, shipped=True)
 
 
 def layer_name(where: str) -> str:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from onecat.config.source import Place, parse_source, read_source
 from onecat.errors import OnecatError
+from onecat.resources import resource_directory
 
 BOMB = "a: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 9)
@@ -22,6 +23,13 @@ def test_values_and_keys_know_their_place() -> None:
     assert source.spots[("name",)].key == Place("f", 1, 1)
     assert source.spots[("name",)].value == Place("f", 1, 7)
     assert source.spots[("list", 1, "b")].value == Place("f", 4, 10)
+
+
+def test_what_ships_is_read_the_same_by_libyaml() -> None:
+    files = sorted(resource_directory("profiles").rglob("*.yaml"))
+    assert len(files) > 20
+    for path in files:
+        assert read_source(path, "f", shipped=True) == read_source(path, "f")
 
 
 def test_plain_anchors_are_followed() -> None:
