@@ -16,7 +16,7 @@ from onecat.planner.memory import Device
 from onecat.planner.memory.settings import BFLOAT16_CAPABILITY, resolved_dtype
 from onecat.planner.prompts import Prompts
 from onecat.planner.records import Layout
-from onecat.planner.sizing import AUTO_LENGTHS, SHORTEST, Question, held_at_once, size
+from onecat.planner.sizing import AUTO_LENGTHS, SHORTEST, Question, held_at_once, size, with_flags
 
 FP8_KV_CAPABILITY = 89
 FLASH_ATTENTION_CAPABILITY = 80
@@ -24,6 +24,9 @@ FLASH_ATTENTION_CAPABILITY = 80
 
 SAFETY = 0.97
 """Of the longest context that fits: the engine measures a few percent more or less than the estimate says."""
+
+EAGER_TIMES = 2
+"""How many times longer a context must get for CUDA graphs to be given up: they matter for speed."""
 
 BLOCK = 16
 MOST_SEQS = 1024
@@ -158,6 +161,25 @@ def _max_num_batched_tokens(asked: Asked) -> Proposal | None:
     return Proposal("max-num-batched-tokens", tokens, why, TUNING_SOURCE)
 
 
+def _enforce_eager(asked: Asked) -> Proposal | None:
+    """Without CUDA graphs where their memory is most of what the KV cache could have."""
+    question = asked.question
+    if not asked.is_open or "enforce-eager" in question.settings:
+        return None
+    found = size(question, asked.layout)
+    if found is None or found.fits or found.estimate.estimated or not found.settings.graphs:
+        return None
+    without = size(with_flags(question, enforce_eager=True), asked.layout)
+    if without is None or without.largest < SHORTEST or found.largest * EAGER_TIMES > without.largest:
+        return None
+    graphs = max(each.graphs for each in found.estimate.per_gpu)
+    why = (
+        f"CUDA graphs would take {graphs / GIB:.2f} GiB, and leave a context of {found.largest} tokens in place of "
+        f"{without.largest}; without them few requests at once are answered more slowly"
+    )
+    return Proposal("enforce-eager", True, why)
+
+
 def _max_model_len(asked: Asked) -> Proposal | None:
     """For cards alone: the longest context that fits, where the checkpoint's own does not."""
     question = asked.question
@@ -192,4 +214,4 @@ def _told(capability: int) -> str:
 
 
 TYPES: tuple[Propose, ...] = (_dtype, _kv_cache_dtype)
-SIZES: tuple[Propose, ...] = (_max_model_len, _max_num_seqs, _max_num_batched_tokens)
+SIZES: tuple[Propose, ...] = (_enforce_eager, _max_model_len, _max_num_seqs, _max_num_batched_tokens)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from onecat.checkpoints import read_quantization
+from onecat.engines import least_capability
 from onecat.knowledge.hardware import gpu_models
 from onecat.knowledge.pcie import pcie_generation
+from onecat.planner.flags import FlagValue, shown
 from onecat.planner.hardware import GIB, MIB, Card
 from onecat.planner.layouts import ranked
 from onecat.planner.parts import undivided
@@ -21,8 +24,12 @@ MORE_SHARE = 0.95
 LEAST_USEFUL = 256
 """Tokens of context below which a shorter context is no advice."""
 
+LEAST_SERVED = 2048
+"""Tokens of context below which a change that still leaves the context short is no advice."""
+
 FP8_KV_CAPABILITY = 89
-MOST_TOLD = 4
+MOST_TOLD = 5
+FOUR_BITS = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "version": "gemm"}
 
 
 @dataclass(frozen=True)
@@ -33,80 +40,125 @@ class Change:
     largest: int
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """What is tried on the memory model. told: the change in words."""
+
+    told: str
+    question: Question
+    layout: Layout
+
+
 def nearest_changes(question: Question, layout: Layout, sizing: Sizing) -> tuple[Change, ...]:
-    """Changes after which the asked context fits, the smallest first; a few at most."""
+    """Changes after which the asked context fits: of flags and layout, then of the checkpoint, then of the cards.
+
+    Where the model is not served at all, also changes with which a shorter context fits. A few at most.
+    """
     found: list[Change] = []
-    for change in _changes(question, layout, sizing):
-        found.append(change)
-        if len(found) == MOST_TOLD:
-            break
+    if sizing.largest >= LEAST_USEFUL:
+        found.append(Change(f"max-model-len: {sizing.largest} (the longest context that fits)", sizing.largest))
+    if question.hardware.platform == "cpu":
+        return (*found, *_more_space(question, layout, sizing))
+    here = (
+        _fp8_cache(question, layout),
+        _smaller_batch(question, layout, sizing),
+        _eager(question, layout),
+        _more_share(question, layout),
+        _all_flags(question, layout, sizing),
+        _other_layout(question, layout),
+        _four_bits(question, layout),
+    )
+    elsewhere = (_more_cards(question, layout), _larger_card(question, layout))
+    for kinds in (here, elsewhere):
+        if len(found) < MOST_TOLD:
+            found += _tried(kinds, MOST_TOLD - len(found), with_shorter=sizing.largest < LEAST_USEFUL)
+    if len(found) < MOST_TOLD:
+        found += _offload(question, layout, sizing)
     return tuple(found)
 
 
-def _changes(question: Question, layout: Layout, sizing: Sizing) -> Iterator[Change]:
-    if sizing.largest >= LEAST_USEFUL:
-        yield Change(f"max-model-len: {sizing.largest} (the longest context that fits)", sizing.largest)
-    if question.hardware.platform == "cpu":
-        yield from _more_space(question, layout, sizing)
-        return
-    yield from _fp8_cache(question, layout)
-    yield from _smaller_batch(question, layout, sizing)
-    yield from _eager(question, layout)
-    yield from _more_share(question, layout)
-    yield from _more_cards(question, layout)
-    yield from _four_bits(question, layout, sizing)
-    yield from _larger_card(question, layout)
-    yield from _offload(question, layout, sizing)
+def _tried(kinds: Sequence[Iterator[Attempt]], most: int, *, with_shorter: bool) -> list[Change]:
+    """The first of each kind that fits, then those with which a shorter context does, the longest first."""
+    whole: list[Change] = []
+    shorter: list[Change] = []
+    for attempts in kinds:
+        best: Change | None = None
+        for each in attempts:
+            then = size(each.question, each.layout)
+            if then is None:
+                continue
+            if then.fits:
+                whole.append(Change(each.told, then.largest))
+                best = None
+                break
+            if then.largest >= max(LEAST_SERVED, best.largest + 1 if best else 0):
+                best = Change(f"{each.told}, with max-model-len: {then.largest}", then.largest)
+        if best is not None and with_shorter:
+            shorter.append(best)
+        if len(whole) == most:
+            break
+    return (whole + sorted(shorter, key=lambda each: -each.largest))[:most]
 
 
-def _fits(question: Question, layout: Layout) -> Sizing | None:
-    found = size(question, layout)
-    return found if found is not None and found.fits else None
+def _fp8_cache(question: Question, layout: Layout) -> Iterator[Attempt]:
+    if _can_have_fp8_cache(question):
+        told = "kv-cache-dtype: fp8 (half the memory per token, at some loss of accuracy)"
+        yield Attempt(told, with_flags(question, kv_cache_dtype="fp8"), layout)
 
 
-def _fp8_cache(question: Question, layout: Layout) -> Iterator[Change]:
+def _can_have_fp8_cache(question: Question) -> bool:
     able = question.capability is not None and question.capability >= FP8_KV_CAPABILITY
-    if not able or str(question.value("kv-cache-dtype")) not in ("auto", "bfloat16", "float16"):
-        return
-    found = _fits(with_flags(question, kv_cache_dtype="fp8"), layout)
-    if found is not None:
-        yield Change("kv-cache-dtype: fp8 (half the memory per token, at some loss of accuracy)", found.largest)
+    return able and str(question.value("kv-cache-dtype")) in ("auto", "bfloat16", "float16")
 
 
-def _smaller_batch(question: Question, layout: Layout, sizing: Sizing) -> Iterator[Change]:
+def _smaller_batch(question: Question, layout: Layout, sizing: Sizing) -> Iterator[Attempt]:
     for count in FEWER_SEQS:
-        if count >= sizing.settings.max_num_seqs:
-            continue
-        tokens = max(count, min(sizing.settings.max_num_batched_tokens, 2048))
-        found = _fits(with_flags(question, max_num_seqs=count, max_num_batched_tokens=tokens), layout)
-        if found is not None:
-            yield Change(f"max-num-seqs: {count} and max-num-batched-tokens: {tokens}", found.largest)
-            return
+        if count < sizing.settings.max_num_seqs:
+            tokens = max(count, min(sizing.settings.max_num_batched_tokens, 2048))
+            fewer = with_flags(question, max_num_seqs=count, max_num_batched_tokens=tokens)
+            yield Attempt(f"max-num-seqs: {count} and max-num-batched-tokens: {tokens}", fewer, layout)
 
 
-def _eager(question: Question, layout: Layout) -> Iterator[Change]:
+def _eager(question: Question, layout: Layout) -> Iterator[Attempt]:
     if question.value("enforce-eager") is not True:
-        found = _fits(with_flags(question, enforce_eager=True), layout)
-        if found is not None:
-            yield Change("enforce-eager: true (no memory for CUDA graphs; slower with few requests)", found.largest)
+        told = "enforce-eager: true (no memory for CUDA graphs; slower with few requests)"
+        yield Attempt(told, with_flags(question, enforce_eager=True), layout)
 
 
-def _more_share(question: Question, layout: Layout) -> Iterator[Change]:
+def _more_share(question: Question, layout: Layout) -> Iterator[Attempt]:
     share = question.value("gpu-memory-utilization")
     if isinstance(share, (int, float)) and share < MORE_SHARE:
-        found = _fits(with_flags(question, gpu_memory_utilization=MORE_SHARE), layout)
-        if found is not None:
-            yield Change(f"gpu-memory-utilization: {MORE_SHARE}", found.largest)
+        told = f"gpu-memory-utilization: {MORE_SHARE}"
+        yield Attempt(told, with_flags(question, gpu_memory_utilization=MORE_SHARE), layout)
 
 
-def _more_cards(question: Question, layout: Layout) -> Iterator[Change]:
-    """Another layout on the same host, else the fewest cards of the same kind that hold it."""
-    used = layout.tensor_parallel * layout.pipeline_parallel
+def _all_flags(question: Question, layout: Layout, sizing: Sizing) -> Iterator[Attempt]:
+    """Everything at once that flags can save."""
+    count = min(FEWER_SEQS[-1], sizing.settings.max_num_seqs)
+    tokens = min(2048, sizing.settings.max_num_batched_tokens)
+    flags: dict[str, FlagValue] = {"max_num_seqs": count, "max_num_batched_tokens": tokens}
+    share = question.value("gpu-memory-utilization")
+    if isinstance(share, (int, float)) and share < MORE_SHARE:
+        flags["gpu_memory_utilization"] = MORE_SHARE
+    if question.value("enforce-eager") is not True:
+        flags["enforce_eager"] = True
+    if _can_have_fp8_cache(question):
+        flags["kv_cache_dtype"] = "fp8"
+    told = ", ".join(f"{name.replace('_', '-')}: {shown(value)}" for name, value in flags.items())
+    yield Attempt(told, with_flags(question, **flags), layout)
+
+
+def _other_layout(question: Question, layout: Layout) -> Iterator[Attempt]:
     best = next(iter(ranked(question)), None)
-    if best is not None and best.sizing.fits and best.layout != layout:
-        yield Change(told_layout(best.layout, best.experts_whole), best.sizing.largest)
-        return
-    hardware = question.hardware
+    if best is not None and best.holds != "none" and best.layout != layout:
+        asked = with_flags(question, enable_expert_parallel=True) if best.experts_whole else question
+        yield Attempt(told_layout(best.layout, best.experts_whole), asked, best.layout)
+
+
+def _more_cards(question: Question, layout: Layout) -> Iterator[Attempt]:
+    """The fewest cards of the same kind that hold it."""
+    used = layout.tensor_parallel * layout.pipeline_parallel
+    hardware, layers = question.hardware, question.checkpoint.architecture.layers or 1
     if not hardware.cards:
         return
     last = hardware.cards[-1]
@@ -118,13 +170,10 @@ def _more_cards(question: Question, layout: Layout) -> Iterator[Change]:
         )
         wider = replace(question, hardware=replace(hardware, cards=cards, pairs=()))
         for tensor, stages in ((count, 1), (count // 2, 2), (count // 4, 4)):
-            too_many = stages > (question.checkpoint.architecture.layers or 1)
-            if tensor < 1 or too_many or undivided(question, Layout(tensor)):
-                continue
-            found = _fits(wider, Layout(tensor, stages))
-            if found is not None:
-                yield Change(f"{count} such cards: {told_layout(Layout(tensor, stages))}", found.largest)
-                return
+            if tensor >= 1 and stages <= layers and not undivided(question, Layout(tensor)):
+                yield Attempt(
+                    f"{count} such cards: {told_layout(Layout(tensor, stages))}", wider, Layout(tensor, stages)
+                )
 
 
 def told_layout(layout: Layout, experts_whole: bool = False) -> str:
@@ -139,24 +188,33 @@ def told_layout(layout: Layout, experts_whole: bool = False) -> str:
     return ", ".join(parts)
 
 
-def _four_bits(question: Question, layout: Layout, sizing: Sizing) -> Iterator[Change]:
-    """A checkpoint of the same model with 4-bit weights: 4.5 bits each, with scales for 16 or 32 together."""
-    if question.checkpoint.quantization is not None:
+def _four_bits(question: Question, layout: Layout) -> Iterator[Attempt]:
+    """A checkpoint of the same model with 4-bit weights, here of AWQ: other methods take about as much."""
+    least = least_capability(question.schema, "awq")
+    if question.schema.unknown is not None or least is None or (question.capability or 0) < least:
         return
-    held = [each.weights for each in sizing.estimate.per_gpu]
-    bits = {"float32": 32}.get(sizing.settings.dtype, 16)
-    saved = int(min(held, default=0) * (1 - 4.5 / bits) * 0.9)
-    cards = tuple(
-        replace(each, memory=each.memory + math.ceil(saved / sizing.settings.utilization))
-        for each in question.hardware.cards
+    stored = question.checkpoint
+    smaller = replace(
+        stored,
+        quantization=read_quantization({"config.json": {"quantization_config": FOUR_BITS}}),
+        tensors=(),
+        files=(),
+        measured=False,
     )
-    found = _fits(replace(question, hardware=replace(question.hardware, cards=cards)), layout)
-    if found is not None:
-        told = "a checkpoint of the model with 4-bit weights (AWQ, NVFP4, GPTQ) that engine and card take"
-        yield Change(f"{told}: about {saved / GIB:.1f} GiB less on each card", found.largest)
+    asked = replace(question, checkpoint=smaller)
+    then = size(asked, layout)
+    now = size(question, layout)
+    if then is None or now is None or undivided(asked, layout):
+        return
+    saved = min(
+        one.weights - other.weights for one, other in zip(now.estimate.per_gpu, then.estimate.per_gpu, strict=True)
+    )
+    if saved > now.estimate.per_gpu[0].weights // 5:
+        told = "a checkpoint of the model with 4-bit weights (AWQ, GPTQ, NVFP4)"
+        yield Attempt(f"{told}: about {saved / GIB:.1f} GiB less on each card", asked, layout)
 
 
-def _larger_card(question: Question, layout: Layout) -> Iterator[Change]:
+def _larger_card(question: Question, layout: Layout) -> Iterator[Attempt]:
     """The smallest card of the table on which it fits in the same number."""
     current = max((each.memory for each in question.hardware.cards), default=0)
     if not current:
@@ -170,10 +228,7 @@ def _larger_card(question: Question, layout: Layout) -> Iterator[Change]:
         tried.add(memory)
         cards = tuple(Card(index, model.name, memory, 0, model.capability, model) for index in range(count))
         wider = replace(question, hardware=replace(question.hardware, cards=cards), capability=model.capability)
-        found = _fits(wider, layout)
-        if found is not None:
-            yield Change(f"a card with {memory / GIB:.0f} GiB or more, as {model.name}", found.largest)
-            return
+        yield Attempt(f"a card with {memory / GIB:.0f} GiB or more, as {model.name}", wider, layout)
 
 
 def _offload(question: Question, layout: Layout, sizing: Sizing) -> Iterator[Change]:
@@ -183,8 +238,8 @@ def _offload(question: Question, layout: Layout, sizing: Sizing) -> Iterator[Cha
     held = max((each.weights for each in sizing.estimate.per_gpu), default=0)
     if not missing or missing * GIB > held:
         return
-    found = _fits(with_flags(question, cpu_offload_gb=missing), layout)
-    if found is not None:
+    found = size(with_flags(question, cpu_offload_gb=missing), layout)
+    if found is not None and found.fits:
         yield Change(
             f"as a last resort cpu-offload-gb: {missing}: {told_offload(question, missing * GIB)}", found.largest
         )
@@ -209,6 +264,6 @@ def _more_space(question: Question, layout: Layout, sizing: Sizing) -> Iterator[
         return
     wanted = math.ceil((given + sizing.short_of) / GIB)
     wider = replace(question, environment={**question.environment, CPU_KV_VARIABLE: str(wanted)})
-    found = _fits(wider, layout)
-    if found is not None:
+    found = size(wider, layout)
+    if found is not None and found.fits:
         yield Change(f'env: {{{CPU_KV_VARIABLE}: "{wanted}"}}', found.largest)

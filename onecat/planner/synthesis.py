@@ -21,6 +21,7 @@ from onecat.planner.layouts import EXPERT_PARALLEL, Candidate, candidate, ranked
 from onecat.planner.prompts import Prompts
 from onecat.planner.records import ContainerPlan, HostMount, Layout, LayoutOption, Plan
 from onecat.planner.refusals import IMPOSSIBLE, Situation, longest_context, refusals
+from onecat.planner.resolved import resolved_reasons, shared_memory_reason
 from onecat.planner.sizing import Question, Sizing, size, why_unknown
 from onecat.planner.told import memory_of, told_candidates
 from onecat.planner.topology import arranged
@@ -158,6 +159,11 @@ def _plan(
         sizing=made.sizing,
     )
     arguments, reasons = arguments_of(deployment, settings, container, served_name)
+    given = None if container is None else container.shm_bytes // 2**20
+    reasons += resolved_reasons(question, made.sizing)
+    if profile.hardware.accelerator == "nvidia" and (profile.name == NAME or given):
+        shared = shared_memory_reason(layout, given)
+        reasons += () if shared is None else (shared,)
     plan = Plan(
         deployment=deployment.name,
         profile=None if profile.name == NAME else profile.name,

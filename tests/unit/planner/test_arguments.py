@@ -68,7 +68,9 @@ def test_known_prompts_set_the_sizes_of_a_batch() -> None:
 
 def test_without_prompts_the_engines_own_sizes_stand() -> None:
     plan = asked("l4", None, max_model_len=4096)
-    assert reason(plan, "max-num-seqs") is None and reason(plan, "max-num-batched-tokens") is None
+    for name in ("max-num-seqs", "max-num-batched-tokens"):
+        told = reason(plan, name)
+        assert told is not None and told.origin == "engine" and f"--{name}" not in plan.server_args
     assert (plan.assumed["max_num_seqs"], plan.assumed["max_num_batched_tokens"]) == (256, 2048)
 
 
