@@ -96,7 +96,7 @@ class ModuleIndex:
         ):
             for each in asked:
                 yield from (position for position in filed.get(each, ()) if position >= start)
-        for stem in ("", *_unique(names, _stems)):
+        for stem in ("", *(_unique(names, _stems) if self._stems.keys() - {""} else ())):
             for position, pattern in self._stems.get(stem, ()):
                 if position >= start and any(pattern.match(name) for name in names):
                     yield position

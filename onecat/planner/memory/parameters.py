@@ -53,6 +53,11 @@ def parameters_alike(checkpoint: Checkpoint) -> tuple[tuple[Parameter, tuple[int
     return _alike(_Itself(checkpoint))
 
 
+def absorbed(checkpoint: Checkpoint) -> tuple[Weight, ...]:
+    """The weights that latent attention takes apart: kv_b_proj of each layer."""
+    return _absorbed(_Itself(checkpoint))
+
+
 class _Itself:
     """A checkpoint as a key: it is itself alone. To look through all of its tensors would take longer than the work."""
 
@@ -66,6 +71,11 @@ class _Itself:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Itself) and other.checkpoint is self.checkpoint
+
+
+@functools.lru_cache(maxsize=8)
+def _absorbed(key: _Itself) -> tuple[Weight, ...]:
+    return tuple(each for each in key.checkpoint.architecture.weights if each.name.endswith("kv_b_proj.weight"))
 
 
 @functools.lru_cache(maxsize=8)

@@ -8,7 +8,7 @@ from onecat.checkpoints import Architecture, Checkpoint
 from onecat.checkpoints.architectures import KeyValueLayers, LatentLayers, Weight
 from onecat.planner.memory.layouts import DTYPE_BYTES, kept_bytes
 from onecat.planner.memory.online import online_bytes, online_scheme
-from onecat.planner.memory.parameters import Parameter, parameters_alike, stem_of
+from onecat.planner.memory.parameters import Parameter, absorbed, parameters_alike, stem_of
 from onecat.planner.memory.records import Device, MemorySettings
 from onecat.planner.memory.sharding import division_of, heads_of, rank_shape
 from onecat.planner.memory.stages import Stage
@@ -31,7 +31,7 @@ def weight_bytes(checkpoint: Checkpoint, settings: MemorySettings, stage: Stage,
         if each.weight.layer is None or each.weight.part != "language":
             count = len(layers) if _held(each.weight, architecture, stage, settings) else 0
         else:
-            count = sum(layer in stage.layers for layer in layers)
+            count = sum(map(stage.layers.__contains__, layers))
         if count:
             total += count * _bytes(each, architecture, settings, device)
     return total + rotary_bytes(architecture, settings) + _absorbed_bytes(checkpoint, settings, stage)
@@ -111,8 +111,8 @@ def _absorbed_bytes(checkpoint: Checkpoint, settings: MemorySettings, stage: Sta
     """
     architecture, quantization = checkpoint.architecture, checkpoint.quantization
     elements = 0
-    for each in architecture.weights:
-        if each.name.endswith("kv_b_proj.weight") and _held(each, architecture, stage, settings):
+    for each in absorbed(checkpoint):
+        if _held(each, architecture, stage, settings):
             is_plain = quantization is None or quantization.scheme_for(each) is None
             elements += each.elements // 2 if is_plain else each.elements
     return elements // settings.tensor_parallel * DTYPE_BYTES[settings.dtype]
