@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.pull.connection import Connection, TransientError
+from onecat.pull.crowd import MOST_REFUSALS, Crowd, RefusedError
 from onecat.pull.retries import RetryPolicy
 
 LONGEST_LISTING = 16 * 2**20
@@ -40,11 +41,11 @@ class Asker:
 
     def get(self, url: str) -> Told:
         """The whole answer to GET. Raises OnecatError (exit code 3 when nobody answers)."""
-        return self._ask("GET", url)
+        return self._ask("GET", url, None)
 
     def head(self, url: str) -> Told:
         """The headers of a file."""
-        return self._ask("HEAD", url)
+        return self._ask("HEAD", url, None)
 
     def heads(self, urls: Sequence[str]) -> list[Told]:
         """The headers of several files, asked for over several connections at once.
@@ -55,6 +56,9 @@ class Asker:
         failures: list[BaseException] = []
         waiting = deque(enumerate(urls))
 
+        threads = min(_HEADS_AT_ONCE, len(urls))
+        crowd = Crowd(threads)
+
         def ask() -> None:
             while not failures:
                 try:
@@ -62,21 +66,25 @@ class Asker:
                 except IndexError:
                     return
                 try:
-                    found[number] = self.head(url)
+                    found[number] = self._ask("HEAD", url, crowd)
+                except RefusedError:
+                    waiting.appendleft((number, url))
+                    return
                 except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
                     failures.append(error)
 
-        threads = [threading.Thread(target=ask, daemon=True) for _ in range(min(_HEADS_AT_ONCE, len(urls)))]
-        for each in threads:
+        running = [threading.Thread(target=ask, daemon=True) for _ in range(threads)]
+        for each in running:
             each.start()
-        for each in threads:
+        for each in running:
             while each.is_alive() and not failures:
                 each.join(0.1)
         if failures:
             raise failures[0]
-        return [found[number] for number in range(len(urls))]
+        # Who left put its address back, and perhaps nobody took it any more.
+        return [found[number] if number in found else self.head(url) for number, url in enumerate(urls)]
 
-    def _ask(self, method: str, url: str) -> Told:
+    def _ask(self, method: str, url: str, crowd: Crowd | None) -> Told:
         failures = 0
         while True:
             try:
@@ -85,7 +93,9 @@ class Asker:
                     return Told(answer.url, answer.status, answer.headers, answer.first, body)
             except TransientError as error:
                 failures += 1
-                if failures >= self.policy.attempts:
+                if crowd is not None and error.is_refusal and failures >= MOST_REFUSALS and crowd.leave():
+                    raise RefusedError from error
+                if failures >= self.policy.most(error.asked):
                     raise given_up(error, failures) from error
                 delay = self.policy.delay(failures, error.asked, random.random())
                 self.say(f"{error.found}; trying again in {delay:.0f} s")
@@ -94,6 +104,16 @@ class Asker:
 
 def given_up(error: TransientError, failures: int) -> OnecatError:
     """What is told after too many failures in a row."""
+    if error.is_refusal:
+        return OnecatError(
+            f"{error.found}, {failures} times in a row",
+            expected="an answer; the server says that it has too much to do, or that we ask too often",
+            next_steps=[
+                "type the same command again some minutes later, or with --jobs 1: what has been fetched is kept",
+                "a hub answers more often to who names himself: --token-file FILE",
+            ],
+            code=ExitCode.UNREACHABLE,
+        )
     return OnecatError(
         f"{error.found}, {failures} times in a row",
         expected="an answer",

@@ -18,6 +18,7 @@ from onecat.pull.ranges import byte_count
 from onecat.pull.retries import RETRIED_STATUS, retry_after
 from onecat.pull.sources import Origin, checked_url, is_loopback, origin, shown
 from onecat.pull.token import Token
+from onecat.pull.transport import Transport
 
 CONNECT_SECONDS = 15.0
 MOST_REDIRECTS = 10
@@ -89,9 +90,9 @@ class Connection:
             )
         self._home, self._token, self._insecure_http = home, token, insecure_http
         self._client = httpx.Client(
-            verify=_trusted(),
+            transport=Transport(_trusted(), jobs + 2),
+            trust_env=False,  # the transport reads the proxies, `_trusted` the authorities; .netrc is for nobody here
             timeout=httpx.Timeout(stall_seconds, connect=min(CONNECT_SECONDS, stall_seconds), pool=None),
-            limits=httpx.Limits(max_connections=jobs + 2, max_keepalive_connections=jobs + 2),
             headers={"User-Agent": f"onecat/{__version__}", "Accept-Encoding": "identity"},
         )
 
@@ -149,7 +150,23 @@ class Connection:
                 next_steps=["name the final address yourself if you trust that network"],
                 code=ExitCode.NO,
             )
-        return checked_url(following, self._insecure_http)
+        try:
+            following = checked_url(following, self._insecure_http)
+        except OnecatError as error:
+            raise OnecatError(
+                f"{shown(url)} redirects to an address that is not opened: {error.found}",
+                expected="https:// all the way",
+                next_steps=["ask who runs that server, or look for the file elsewhere"],
+                code=ExitCode.NO,
+            ) from error
+        if is_loopback(following) and not is_loopback(url):
+            raise OnecatError(
+                f"{shown(url)} redirects to this machine itself: {shown(following)}",
+                expected="an address of a server",
+                next_steps=["do not use this source: no honest one sends requests to programs of yours"],
+                code=ExitCode.NO,
+            )
+        return following
 
 
 def _bracketed(host: str) -> str:
@@ -195,7 +212,7 @@ def _told(url: str) -> Iterator[None]:
             raise _tls(host, refused) from error
         if isinstance(error, httpx.ProxyError):
             raise OnecatError(
-                f"the proxy refuses to connect to {host}: {error}",
+                f"no way to {host}: {error}",
                 expected="a proxy that lets us through, or none",
                 next_steps=["see HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY"],
                 code=ExitCode.UNREACHABLE,

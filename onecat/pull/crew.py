@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from onecat.pull.crowd import RefusedError
 from onecat.pull.part import Part
 from onecat.pull.places import open_own
 from onecat.pull.records import RemoteFile
-from onecat.pull.transfer import RefusedError, StoppedError, Transfer
+from onecat.pull.transfer import StoppedError, Transfer
 
 FIRST_JOURNAL_SECONDS, JOURNAL_SECONDS = 0.5, 3.0
 """How much work a kill may cost: a journal needs its bytes on the disk first, which takes the disk's time."""

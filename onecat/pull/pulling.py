@@ -20,6 +20,7 @@ from onecat.pull.address import list_address, with_checksums
 from onecat.pull.asking import Asker
 from onecat.pull.connection import Connection
 from onecat.pull.crew import FULL, Crew
+from onecat.pull.crowd import Crowd
 from onecat.pull.hub import list_model
 from onecat.pull.names import check_together
 from onecat.pull.part import Part, allocated
@@ -32,7 +33,7 @@ from onecat.pull.sources import HubSource, Source, parse_source
 from onecat.pull.space import check_room, gigabytes, room
 from onecat.pull.state import PullState, Recorded, note_finished, only_pull, read_state, write_state
 from onecat.pull.token import read_token
-from onecat.pull.transfer import Crowd, Transfer
+from onecat.pull.transfer import Transfer
 from onecat.pull.web_pages import BEGINNING, refuse_web_page
 
 SMALL_BYTES = 8 * 2**20

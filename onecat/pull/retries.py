@@ -15,13 +15,19 @@ RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 class RetryPolicy:
     """attempts: failures in a row, without one new byte, after which it is given up. Times in seconds.
 
-    longest_asked: the longest wait that a server may ask for by Retry-After.
+    longest_asked: the longest wait that a server may ask for by Retry-After; attempts_asked: failures in a row that
+    each came with such a wish: who says when to come back means to answer then.
     """
 
     attempts: int = 6
     first_seconds: float = 0.5
     longest_seconds: float = 30.0
     longest_asked: float = 300.0
+    attempts_asked: int = 12
+
+    def most(self, asked: float | None) -> int:
+        """Failures in a row after which it is given up. asked: as in `delay`, of the last one."""
+        return self.attempts if asked is None else max(self.attempts, self.attempts_asked)
 
     def delay(self, failures: int, asked: float | None, chance: float) -> float:
         """Seconds to wait after that many failures in a row.

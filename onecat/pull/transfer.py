@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from onecat.errors import ExitCode, OnecatError
 from onecat.pull.asking import given_up
 from onecat.pull.connection import Answer, Connection, TransientError
+from onecat.pull.crowd import MOST_REFUSALS, Crowd, RefusedError
 from onecat.pull.part import Claim, Part
 from onecat.pull.retries import RetryPolicy
 
 MOST_VERSIONS = 3
 """How often a file may change under our hands before it is given up."""
-_REFUSALS = 2
 _CONTENT_RANGE = re.compile(r"bytes (?:([0-9]{1,18})-([0-9]{1,18})|\*)/([0-9]{1,18}|\*)")
 
 
@@ -26,25 +26,6 @@ class ChangedError(Exception):
 
 class StoppedError(Exception):
     """The pull ends; what is written stays."""
-
-
-class RefusedError(Exception):
-    """The server wants fewer connections at once, and this one leaves the work to the others."""
-
-
-class Crowd:
-    """How many connections are at work; one may leave as long as another one stays."""
-
-    def __init__(self, count: int) -> None:
-        self._count, self._lock = count, threading.Lock()
-
-    def leave(self) -> bool:
-        """Leave, unless this is the last one."""
-        with self._lock:
-            if self._count <= 1:
-                return False
-            self._count -= 1
-            return True
 
 
 @dataclass(frozen=True)
@@ -84,9 +65,9 @@ class Transfer:
             except TransientError as error:
                 failures = 1 if claim.position > furthest else failures + 1
                 furthest = max(furthest, claim.position)
-                if error.is_refusal and failures >= _REFUSALS and self.crowd.leave():
+                if error.is_refusal and failures >= MOST_REFUSALS and self.crowd.leave():
                     raise RefusedError from error
-                if failures >= self.policy.attempts:
+                if failures >= self.policy.most(error.asked):
                     raise given_up(error, failures) from error
                 delay = self.policy.delay(failures, error.asked, random.random())
                 if delay >= 2:

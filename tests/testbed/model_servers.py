@@ -28,6 +28,7 @@ http {{
   client_body_temp_path {directory}/temp; proxy_temp_path {directory}/temp; fastcgi_temp_path {directory}/temp;
   uwsgi_temp_path {directory}/temp; scgi_temp_path {directory}/temp;
   limit_conn_zone $server_port zone=few:1m;
+  limit_req_zone $server_port zone=some:1m rate=8r/s;
 {servers}
 }}
 """
@@ -40,6 +41,10 @@ _FILES = """  server {{
     location /json/ {{ alias {root}/; autoindex on; autoindex_format json; }}
     location /untold/ {{ alias {root}/; autoindex on; if ($request_method = HEAD) {{ return 405; }} }}
     location /broken/ {{ return 503; }}
+    location /limited/ {{
+      alias {root}/; autoindex on; limit_req zone=some burst=4 nodelay; limit_req_status 429; error_page 429 = @later;
+    }}
+    location @later {{ add_header Retry-After 1 always; return 429; }}
   }}"""
 
 

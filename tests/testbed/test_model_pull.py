@@ -293,6 +293,18 @@ def test_a_server_that_has_too_much_to_do_is_left_alone_after_a_while(servers: M
     assert error.found == f"{servers.files}/broken/model.safetensors answers 503, 4 times in a row"
 
 
+def test_a_server_that_counts_requests_is_asked_again_when_it_says_and_everything_comes(
+    servers: ModelServers, tmp_path: Path
+) -> None:
+    told = Told()
+    began, begin = time.monotonic(), len(servers.requests())
+    pulled(f"{servers.files}/limited/", tmp_path / "m", told, include=("*.json",))
+    assert_whole(tmp_path / "m", {path: FILES[path] for path in ("config.json", "sub/tokenizer.json")})
+    refusals = sum(" 429 " in line for line in servers.requests()[begin:])
+    assert refusals and any(re.search(r"answers 429; trying again in 1 s", line) for line in told.lines)
+    assert 1 <= time.monotonic() - began < 20
+
+
 def test_nobody_there_is_told_plainly(tmp_path: Path, free_port: Callable[[], int]) -> None:
     error = refused(f"http://127.0.0.1:{free_port()}/m/", tmp_path / "m")
     assert error.code == ExitCode.UNREACHABLE and "127.0.0.1: [Errno 111] Connection refused" in error.found

@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +153,34 @@ def test_links_and_numbers_that_are_none_end_no_pull_with_a_traceback(tmp_path: 
     assert "another range than it was asked for" in refused(long_numbers, tmp_path / "other").found
 
 
+@pytest.mark.parametrize(
+    ("location", "told"),
+    [
+        ("file:///etc/passwd", "redirects to an address that is not opened: file:// is not opened"),
+        ("http://me:do-not-show@127.0.0.1/", "redirects to an address that is not opened: the address of 127.0.0.1"),
+        ("http://169.254.169.254/latest/meta-data", "http://169.254.169.254/latest/meta-data is plain HTTP"),
+        ("/m/config.json", "redirects more than 10 times"),
+        ("", "redirects to nowhere"),
+    ],
+)
+def test_a_redirect_to_where_no_file_can_be_is_refused(tmp_path: Path, location: str, told: str) -> None:
+    error = refused(lambda asked: answer(status="302 Found", Location=location), tmp_path / "m", "/m/config.json")
+    assert told in error.found and "do-not-show" not in error.found
+    assert error.code in (ExitCode.NO, ExitCode.UNREACHABLE)
+
+
+def test_a_server_elsewhere_redirects_nobody_to_programs_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def script(asked: Asked) -> bytes:
+        return answer(status="302 Found", Location="http://127.0.0.1:1/shutdown")
+
+    with HostileServer(script).running() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.address)
+        error = refused(ONE, tmp_path / "m", "http://models.example/m/config.json", insecure_http=True)
+    assert "redirects to this machine itself: http://127.0.0.1:1/shutdown" in error.found
+
+
 def test_a_listing_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onecat.pull.hub.MOST_PAGES", 20)
     numbers = itertools.count()
@@ -192,3 +220,47 @@ def test_ctrl_c_ends_at_once_also_while_nobody_answers(onecat: Onecat, tmp_path:
         _, errors = process.communicate(timeout=60)
         assert (process.returncode, time.monotonic() - began < 4) == (130, True)
         assert "Traceback" not in errors
+
+
+def test_a_proxy_that_is_gone_is_named_without_its_password(
+    onecat: Onecat, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    port = free_port()
+    environment = {"HTTPS_PROXY": f"http://me:do-not-show@127.0.0.1:{port}"}
+    done = onecat("model", "pull", "https://hub.example/m/", tmp_path / "m", environment=environment).expect(3)
+    told = f"hub.example: the proxy http://127.0.0.1:{port} (HTTPS_PROXY) cannot be reached: [Errno 111]"
+    assert told in done.stderr and "do-not-show" not in done.stdout + done.stderr
+    environment = {"ALL_PROXY": "socks5://127.0.0.1:1080"}
+    done = onecat("model", "pull", "https://hub.example/m/", tmp_path / "m", environment=environment).expect(2)
+    assert "ALL_PROXY names a proxy with socks5://" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        ("407 Proxy Authentication Required", "answers 407 Proxy Authentication Required"),
+        ("403 Forbidden", "answers 403"),
+    ],
+)
+def test_a_proxy_that_refuses_is_told_as_the_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, told: str
+) -> None:
+    with HostileServer(lambda asked: answer(status=status)).running() as proxy:
+        monkeypatch.setenv("https_proxy", proxy.address)
+        error = refused(ONE, tmp_path / "m", "https://hub.example/m/")
+    assert error.code == ExitCode.UNREACHABLE
+    assert error.found.startswith(f"no way to hub.example: the proxy {proxy.address} (https_proxy) {told}")
+
+
+def test_a_pull_through_a_proxy_asks_it_for_the_host_and_hands_it_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("hf_secret")
+    token.chmod(0o600)
+    with HostileServer(lambda asked: answer(status="502 Bad Gateway")).running() as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.address.replace("//", "//me:word@"))
+        refused(ONE, tmp_path / "m", "https://hub.example/m/", token_file=token)
+        asked = proxy.asked[0]
+        assert (asked.method, asked.path) == ("CONNECT", "hub.example:443")
+        assert asked.headers["proxy-authorization"] == "Basic bWU6d29yZA==" and "authorization" not in asked.headers

@@ -42,3 +42,9 @@ def test_retry_after_is_read_as_seconds_or_a_date(value: str, seconds: float | N
 
 def test_what_the_server_asks_for_counts_more_than_our_own_wait() -> None:
     assert RetryPolicy().delay(1, 20.0, 0.0) == 20.0
+
+
+def test_who_says_when_to_come_back_is_asked_more_often_than_who_does_not() -> None:
+    policy = RetryPolicy(attempts=4)
+    assert (policy.most(None), policy.most(0.0), policy.most(60.0)) == (4, 12, 12)
+    assert RetryPolicy(attempts=20).most(1.0) == 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from onecat.errors import OnecatError
@@ -58,3 +60,11 @@ def test_nothing_left_is_told_with_the_reasons() -> None:
     with pytest.raises(OnecatError, match="no file is left") as caught:
         chosen(["config.json"], include=("*.gguf",))
     assert caught.value.details == ("config.json: not asked for by --include",)
+
+
+def test_the_time_to_choose_grows_with_the_number_of_files_and_not_with_its_square() -> None:
+    files = [RemoteFile(f"{number}.json", "https://hub.example/x", 1) for number in range(20_000)]
+    began = time.process_time()
+    found = select(files, ("*.json",), ("1*.json",))
+    assert len(found.files) + len(found.skipped) == 20_000
+    assert time.process_time() - began < 1.0
