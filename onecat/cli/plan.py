@@ -22,8 +22,15 @@ if TYPE_CHECKING:
     from onecat.planner.comparison import Case
 
 
+HELP = """Show how the server would be started and what it takes, with reasons.
+
+Of several layouts the cheapest is taken of those that hold --max-model-len, or a handful of the longest --prompts, or
+else the checkpoint's whole context; a shorter one only where none does, and that is told.
+"""
+
+
 def register(app: typer.Typer) -> None:
-    app.command("plan", help="Show how the server would be started and what it takes, with reasons.")(plan)
+    app.command("plan", help=HELP)(plan)
 
 
 def plan(

@@ -27,6 +27,8 @@ class Undivided:
 HEADS_SOURCE = "vllm/config/model.py (verify_with_parallel_config)"
 BLOCK_SOURCE = "vllm/model_executor/layers/quantization/utils/fp8_utils.py (validate_fp8_block_shape)"
 GROUP_SOURCE = "vllm/model_executor/layers/quantization/utils/marlin_utils.py (verify_group_size_divides_partition)"
+"""Parts that are no whole tiles of Marlin (64 rows, 128 columns) are padded with zeros at 0.27.1 (marlin_padded_nk), or
+go to other kernels (AWQ's own, Exllama, moe_wna16): they are not refused. A cut through a group is."""
 
 ROW_PARALLEL = frozenset(("o_proj", "down_proj", "out_proj", "w2"))
 """Modules whose columns tensor parallelism divides, in the models of vLLM 0.27.1."""

@@ -46,6 +46,7 @@ def warnings_of(at: Situation, facts: Facts | None, compared: Sequence[Candidate
         warnings.append(
             f"In float32 the {stored} weights take {_size(2 * weights)} of memory, twice their size on disk."
         )
+    warnings += [*_overflow(at), *_unseen_quantization(at)]
     hardware = at.profile.hardware
     names = {each.name for each in facts.nvidia.gpus} if facts is not None and facts.nvidia else set()
     others = sorted(names - set(hardware.gpu_names))
@@ -61,6 +62,27 @@ def warnings_of(at: Situation, facts: Facts | None, compared: Sequence[Candidate
     if hardware.accelerator == "none" and at.layout.tensor_parallel > 1:
         warnings.append("tensor-parallel-size above 1 on a CPU means one worker per NUMA node.")
     return tuple(warnings)
+
+
+def _overflow(at: Situation) -> Iterator[str]:
+    """Models of a family whose values overflow in float16, where the engine takes float16 all the same."""
+    kind = at.checkpoint.architecture.model_type or ""
+    used = None if at.sizing is None else at.sizing.settings.dtype
+    if used == "float16" and kind.startswith("gemma") and at.checkpoint.architecture.dtype == "bfloat16":
+        yield (
+            "Gemma models are trained in bfloat16, and values of Gemma 2 and 3 overflow in float16, which the engine "
+            f"refuses for them; it does not for {kind}. Compare some answers with those of a card that has bfloat16."
+        )
+
+
+def _unseen_quantization(at: Situation) -> Iterator[str]:
+    """Publishers state the scheme in a file of its own, which is easily left behind."""
+    if not at.checkpoint.measured and at.checkpoint.quantization is None and at.question is not None:
+        yield (
+            "Only the configuration was read, and it names no quantisation: the weights are counted in "
+            f"{at.checkpoint.architecture.dtype or 'their own type'}. If hf_quant_config.json or quant_config.json "
+            "comes with the checkpoint, put it beside config.json."
+        )
 
 
 def memory_warnings(at: Situation) -> Iterator[str]:

@@ -13,6 +13,7 @@ from onecat.facts import Facts, Gpu, Memory, Nvidia
 from onecat.planner import Plan, to_json
 from onecat.planner.records import plan_of
 from tests.unit.planner.examples import LLAMA, V100, checkpoint_of, llama
+from tests.unit.planner.test_layouts import for_cards
 
 GIB = 2**30
 LARGE = checkpoint_of(num_hidden_layers=80, hidden_size=8192, intermediate_size=28672, num_attention_heads=64)
@@ -181,3 +182,18 @@ def test_weights_kept_in_the_hosts_memory_leave_the_card_at_a_price(planned: Cal
 def test_a_plan_without_known_sizes_fits_nobody_knows(planned: Callable[..., Plan]) -> None:
     plan = planned("h200", checkpoint=Checkpoint("/srv/models/empty"))
     assert (plan.fits, plan.per_gpu, codes(plan)) == (None, (), [])
+
+
+@pytest.mark.parametrize(("gpu", "kind", "noted"), [("v100-32g", "gemma4", True), ("v100-32g", "llama", False)])
+def test_gemma_in_float16_is_to_be_compared(gpu: str, kind: str, noted: bool) -> None:
+    plan = for_cards(gpu, 1, llama(model_type=kind), max_model_len=4096)
+    assert plan.assumed["dtype"] == "float16"
+    assert any("overflow in float16" in each for each in plan.warnings) is noted
+    assert not any("overflow" in each for each in for_cards("h100", 1, llama(model_type=kind)).warnings)
+
+
+def test_a_configuration_alone_may_lack_its_quantisation(planned: Callable[..., Plan]) -> None:
+    assert any("hf_quant_config.json" in each for each in planned("h200", {}, MIDDLE).warnings)
+    assert not any("hf_quant_config.json" in each for each in planned("h200", {}, LLAMA).warnings)
+    stored = replace(MIDDLE, quantization=llama("fp8").quantization)
+    assert not any("hf_quant_config.json" in each for each in planned("h200", {}, stored).warnings)
