@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from onecat.checkpoints.json_text import parse_json
+from onecat.checkpoints.json_text import NotJson, parse_json
 from onecat.checkpoints.safetensors_header import LFS_POINTER, Header, HeaderError, Tensor, read_header
 from onecat.errors import OnecatError
 
@@ -19,6 +20,15 @@ LARGEST_DOCUMENT = 256 << 20
 
 SMALL_FILE = 4096
 """Bytes of a file's beginning that tell a Git LFS pointer or a web page."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Why a document was not read. code: of the fault; fix: what to do."""
+
+    code: str
+    reason: str
+    fix: str
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,7 @@ class Contents:
     headers: Mapping[str, Header]
     broken: Mapping[str, HeaderError]
     documents: Mapping[str, Any]
-    unread: Mapping[str, str]
+    unread: Mapping[str, Unread]
     starts: Mapping[str, bytes]
 
     @property
@@ -87,13 +97,12 @@ def read_contents(directory: Path) -> Contents:
     headers: dict[str, Header] = {}
     broken: dict[str, HeaderError] = {}
     documents: dict[str, Any] = {}
-    unread: dict[str, str] = {}
+    unread: dict[str, Unread] = {}
     starts: dict[str, bytes] = {}
     for name, size in sizes.items():
-        path = directory / name
         if "/" not in name and name.endswith(".safetensors"):
             try:
-                headers[name] = read_header(path)
+                headers[name] = read_header(directory / name)
             except HeaderError as error:
                 broken[name] = error
             except OSError as error:
@@ -102,34 +111,38 @@ def read_contents(directory: Path) -> Contents:
         if size < 0:
             continue
         try:
-            if size <= SMALL_FILE or _is_html_name(name):
-                with path.open("rb") as file:
+            if size == 0:
+                starts[name] = b""
+            elif size <= SMALL_FILE or _is_html_name(name):
+                with open(f"{directory}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
                     starts[name] = file.read(SMALL_FILE)
             if "/" not in name and name.endswith(".json") and not starts.get(name, b"").startswith(LFS_POINTER):
-                documents[name] = _document(path, size)
+                documents[name] = _document(directory / name, size)
         except OSError as error:
-            unread[name] = f"cannot be read ({error.strerror})"
-        except ValueError as error:
-            unread[name] = f"is not valid JSON ({error})"
+            unread[name] = Unread("unreadable", f"cannot be read ({error.strerror})", "check its owner and mode")
+        except NotJson as error:
+            unread[name] = Unread("bad-json", f"is not valid JSON ({error})", error.fix)
     return Contents(directory, sizes, headers, broken, documents, unread, starts)
 
 
 def _files(directory: Path) -> Iterator[tuple[str, int]]:
     """All files with their sizes, those behind links too; a link that leads nowhere has the size -1."""
-    for folder, folders, names in os.walk(directory):
+    root = str(directory)
+    for folder, folders, names in os.walk(root):
         folders[:] = [each for each in folders if each != ".git"]
+        below = folder[len(root) :].strip("/")
         for name in names:
-            path = Path(folder, name)
             try:
-                size = path.stat().st_size if path.is_file() else -1
+                found = os.stat(f"{folder}/{name}")  # noqa: PTH116
+                size = found.st_size if stat.S_ISREG(found.st_mode) else -1
             except OSError:
                 size = -1
-            yield path.relative_to(directory).as_posix(), size
+            yield f"{below}/{name}" if below else name, size
 
 
 def _document(path: Path, size: int) -> Any:
     if size > LARGEST_DOCUMENT:
-        raise ValueError(f"{size} bytes are more than any such file has")
+        raise NotJson(f"{size} bytes are more than any such file has")
     return parse_json(path.read_bytes())
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,8 +54,10 @@ def hash_files(
     jobs: int,
     tell: Callable[[int], None] = lambda read: None,
     stop: Event | None = None,
-) -> Iterator[Hashed]:
+) -> Generator[Hashed, None, None]:
     """Hash files, each as it is done. What `state` knows of unchanged files is not read again.
+
+    Closed or broken off, it waits for the pieces that are being read and keeps in `state` every file that was finished.
 
     Parameters:
         jobs: files read at once.
@@ -64,31 +66,39 @@ def hash_files(
     """
     ended = stop or Event()
     waiting: dict[Future[tuple[str, Stamp]], Task] = {}
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            for task in tasks:
-                stamp = stamp_of(directory / task.name)
-                known = state.get(task.name, task.algorithm, stamp) if stamp is not None else None
-                if known is not None and stamp is not None:
-                    tell(stamp.size)
-                    yield Hashed(task, known, kept=True)
-                else:
-                    waiting[pool.submit(_digest, directory / task.name, task.algorithm, tell, ended)] = task
-            while waiting:
-                done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in done:
-                    task = waiting.pop(future)
-                    try:
-                        digest, stamp = future.result()
-                    except Interrupted:
-                        continue
-                    except OSError as error:
-                        yield Hashed(task, None, error=error.strerror or str(error))
-                        continue
-                    state.put(task.name, task.algorithm, stamp, digest)
-                    yield Hashed(task, digest)
-        finally:
-            ended.set()
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        for task in tasks:
+            stamp = stamp_of(directory / task.name)
+            known = state.get(task.name, task.algorithm, stamp) if stamp is not None else None
+            if known is not None and stamp is not None:
+                tell(stamp.size)
+                yield Hashed(task, known, kept=True)
+            else:
+                waiting[pool.submit(_digest, directory / task.name, task.algorithm, tell, ended)] = task
+        while waiting:
+            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in done:
+                task = waiting[future]
+                try:
+                    digest, stamp = future.result()
+                except Interrupted:
+                    del waiting[future]
+                    continue
+                except OSError as error:
+                    del waiting[future]
+                    yield Hashed(task, None, error=error.strerror or str(error))
+                    continue
+                state.put(task.name, task.algorithm, stamp, digest)
+                del waiting[future]
+                yield Hashed(task, digest)
+    finally:
+        ended.set()
+        pool.shutdown()
+        for future, task in waiting.items():  # finished, and not yet told
+            if future.exception() is None:
+                digest, stamp = future.result()
+                state.put(task.name, task.algorithm, stamp, digest)
 
 
 def _digest(path: Path, algorithm: Algorithm, tell: Callable[[int], None], stop: Event) -> tuple[str, Stamp]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -139,13 +140,14 @@ def _hashed(
     faults = []
     kept = 0
     try:
-        for done in hash_files(contents.directory, tasks, state, jobs=request.jobs, tell=counter.add):
-            if done.digest is None:
-                text = f"could not be hashed: {done.error}"
-                faults.append(Fault("unreadable", "fail", text, done.task.name, "check the disk and its kernel log"))
-            else:
-                digests[done.task] = done.digest
-                kept += done.kept
+        with closing(hash_files(contents.directory, tasks, state, jobs=request.jobs, tell=counter.add)) as results:
+            for done in results:
+                if done.digest is None:
+                    text, fix = f"could not be hashed: {done.error}", "check the disk and its kernel log"
+                    faults.append(Fault("unreadable", "fail", text, done.task.name, fix))
+                else:
+                    digests[done.task] = done.digest
+                    kept += done.kept
     except BaseException:
         state.save()
         raise

@@ -395,3 +395,29 @@ def test_gigabytes_of_scales_are_read_only_when_asked(tmp_path: Path, monkeypatc
     found = verify(Request(directory))
     assert found.faults == () and any("--weights reads them" in each for each in found.skipped)
     assert [fault.code for fault in verify(Request(directory, weights=True)).faults] == ["nan-scale"]
+
+
+@pytest.mark.parametrize(
+    ("content", "fix"),
+    [
+        ('{"architectures": []}'.encode("utf-16"), "save it as UTF-8"),
+        (b"\xef\xbb\xbf{}", "save it as UTF-8"),
+        (b"{} // so", "remove the comments"),
+        (b'{"architectures": [', "download this file again"),
+    ],
+)
+def test_what_mends_json_is_told_by_what_is_wrong_with_it(tmp_path: Path, content: bytes, fix: str) -> None:
+    directory = write_checkpoint(tmp_path / "model", PLAIN)
+    (directory / "config.json").write_bytes(content)
+    (fault,) = [each for each in static_faults(read_contents(directory)) if each.code == "bad-json"]
+    assert fault.where == "config.json" and fault.fix.startswith(fix)
+
+
+def test_names_and_sizes_are_of_all_files_below_but_those_of_git(tmp_path: Path) -> None:
+    for name, content in {"a": b"", "b/c/d.txt": b"12", ".git/config": b"1"}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "b" / "link").symlink_to("nowhere")
+    found = read_contents(tmp_path)
+    assert found.sizes == {"a": 0, "b/c/d.txt": 2, "b/link": -1}
+    assert found.starts == {"a": b"", "b/c/d.txt": b"12"}

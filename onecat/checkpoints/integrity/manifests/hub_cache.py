@@ -7,6 +7,7 @@ Source: https://huggingface.co/docs/huggingface_hub/guides/manage-cache and hugg
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,10 +32,9 @@ def left_by_the_hub(directory: Path, names: Iterable[str]) -> Manifest | None:
                 continue
             if len(lines) >= 2 and (entry := _entry(name[len(METADATA) : -len(".metadata")], lines[1].strip())):
                 entries.append(entry)
-        else:
-            path = directory / name
-            target = path.readlink() if path.is_symlink() else None
-            if target is not None and target.parent.name == "blobs" and (entry := _entry(name, target.name)):
+        elif os.path.islink(path := f"{directory}/{name}"):  # noqa: PTH114
+            target = Path(path).readlink()
+            if target.parent.name == "blobs" and (entry := _entry(name, target.name)):
                 entries.append(entry)
     return Manifest("the hub's own checksums", "hub cache", tuple(entries)) if entries else None
 

@@ -19,9 +19,9 @@ def readable(contents: Contents) -> Iterator[Fault]:
     """config.json is there, and every JSON file is JSON."""
     if "config.json" not in contents.sizes and "params.json" not in contents.sizes:
         yield Fault("missing-file", "fail", "is missing", "config.json", "copy it from the original checkpoint")
-    for name, reason in contents.unread.items():
+    for name, unread in contents.unread.items():
         if contents.starts.get(name) != b"":
-            yield Fault("bad-json" if "JSON" in reason else "unreadable", "fail", reason, name, DOWNLOAD_AGAIN)
+            yield Fault(unread.code, "fail", unread.reason, name, unread.fix)
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"):
         if name in contents.documents and not isinstance(contents.documents[name], dict):
             yield Fault("bad-json", "fail", "is not a JSON object", name, DOWNLOAD_AGAIN)
