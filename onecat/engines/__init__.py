@@ -5,6 +5,7 @@ A new engine version is a file in schemas/ (tools/flag_schema.py writes it), a n
 """
 
 from onecat.engines.capabilities import BFLOAT16_CAPABILITY, least_capability
+from onecat.engines.dtypes import served_dtype
 from onecat.engines.flags import parse_size, typed, words, wrong_value
 from onecat.engines.phases import phase_of
 from onecat.engines.records import Engine, Flag, FlagSchema, Phase, RemovedFlag
@@ -27,6 +28,7 @@ __all__ = [
     "phase_of",
     "removed_after",
     "removed_flags",
+    "served_dtype",
     "typed",
     "words",
     "wrong_value",

@@ -17,12 +17,12 @@ from onecat.doctor.checkpoint import (
 from onecat.doctor.context import Context
 from onecat.doctor.hardware import meant
 from onecat.doctor.registry import Verdict, check
-from onecat.engines import BFLOAT16_CAPABILITY, added_after, least_capability, removed_after
+from onecat.engines import BFLOAT16_CAPABILITY, added_after, least_capability, removed_after, served_dtype
 
 GIB = 1 << 30
 QUANTIZATION = "https://docs.vllm.ai/en/latest/features/quantization/"
 REGISTRY = "https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/model_executor/models/registry.py"
-DTYPES = "https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/platforms/cuda.py"
+DTYPES = "https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/config/model.py"
 PARALLEL = "https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/config/model.py"
 MEMORY = "https://docs.vllm.ai/en/latest/configuration/conserving_memory/"
 SMALLEST_REST = 0.10
@@ -89,27 +89,35 @@ def model_dtype(context: Context) -> Iterator[Verdict]:
         missing = "the compute capability is not known" if stored else "config.json states no dtype"
         yield Verdict("skip", f"Not checked: {missing}")
         return
-    if capability >= BFLOAT16_CAPABILITY or stored != "bfloat16":
-        yield Verdict("pass", f"Compute capability {told_capability(capability)} computes in {stored}", seen.directory)
-        return
-    schema, asked = schema_of(context), flag(context, "dtype")
-    kind = seen.architecture.model_type
+    schema, asked, kind = schema_of(context), flag(context, "dtype"), seen.architecture.model_type
+    served = served_dtype(asked, stored, kind, capability, schema.float16_refused if schema is not None else ())
     evidence = (
         f"config.json: {stored}",
         f"compute capability {told_capability(capability)}",
         f"dtype: {asked or 'auto'}",
     )
-    if schema is not None and kind in schema.float16_refused and asked not in ("float32", "float"):
-        title = f"{kind} cannot be served in float16, and the GPU has no bfloat16: float32 takes twice the memory"
-        fix = ("serve: {dtype: float32} in onecat.yaml if the memory suffices", "or take another model")
+    if served.refusal == "model":
+        if capability >= BFLOAT16_CAPABILITY:
+            title, other = f"{kind} cannot be served in float16: its values overflow", "bfloat16"
+        else:
+            title = f"{kind} cannot be served in float16, and the GPU has no bfloat16: float32 takes twice the memory"
+            other = "float32"
+        fix = (f"serve: {{dtype: {other}}} in onecat.yaml, if the memory suffices", "or take another model")
         yield Verdict("fail", title, str(kind), evidence, fix)
-    elif asked == "bfloat16":
-        title = "dtype bfloat16 is asked for, and the GPU has none"
+    elif served.refusal == "card":
+        title = f"dtype {asked} is asked for, and the GPU has none"
         yield Verdict("fail", title, "dtype", evidence, ("serve: {dtype: float16} in onecat.yaml",))
-    elif asked in ("float16", "half", "float32", "float"):
-        yield Verdict("pass", f"The weights are served as {asked}: the GPU has no bfloat16", seen.directory, evidence)
+    elif served.dtype == stored:
+        yield Verdict("pass", f"Compute capability {told_capability(capability)} computes in {stored}", seen.directory)
+    elif asked not in (None, "auto"):
+        yield Verdict("pass", f"The checkpoint is in {stored} and its weights are served as {asked}, as is asked for",
+                      seen.directory, evidence)  # fmt: skip
+    elif served.dtype == "float32":
+        title = f"{kind} is served as float32, at twice the memory: the engine refuses float16 for it"
+        yield Verdict("warn", title, str(kind), evidence, ("take another model, or a GPU that has bfloat16",))
     else:
-        title = "The weights are bfloat16 and are served as float16: the GPU has no bfloat16"
+        why = "the GPU has no bfloat16" if stored == "bfloat16" else "so the engine chooses where nothing is asked for"
+        title = f"The checkpoint is in {stored} and is served as {served.dtype}: {why}"
         yield Verdict("info", title, seen.directory, evidence)
 
 

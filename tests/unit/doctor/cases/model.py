@@ -128,7 +128,21 @@ CASES = [
     says("model.dtype", ("info", "served as float16"), settings=named(), profile=None),
     says("model.dtype", ("pass", "are served as half"), settings=named(dtype="half")),
     says("model.dtype", ("fail", "bfloat16 is asked for"), settings=named(dtype="bfloat16")),
+    says(
+        "model.dtype", ("fail", "bfloat16 is asked for"), settings=named(described(dtype="float16"), dtype="bfloat16")
+    ),
+    says(
+        "model.dtype",
+        ("info", "in float32 and is served as float16"),
+        settings=named(described(dtype="float32"), dtype="auto"),
+    ),
+    says("model.dtype", ("pass", "computes in float32"), settings=named(described(dtype="float32"), dtype="float32")),
     says("model.dtype", ("fail", "float32 takes twice"), settings=named(described(model_type="gemma2"))),
+    says(
+        "model.dtype",
+        ("warn", "gemma2 is served as float32"),
+        settings=named(described(model_type="gemma2"), dtype="auto"),
+    ),
     says("model.divisible", ("skip", "no number of attention heads"), settings=named(described(attention_heads=None))),
     says("model.divisible", ("pass", "divided by 2"), settings=named()),
     says("model.divisible", ("fail", "cannot be divided by 3"), settings=named(tensor_parallel_size=3)),
