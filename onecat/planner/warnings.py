@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from onecat.facts import Facts
 from onecat.planner.changes import told_layout
-from onecat.planner.layouts import Candidate, is_better
+from onecat.planner.layouts import Candidate, candidate, is_better
+from onecat.planner.records import Layout
 from onecat.planner.refusals import Situation
 from onecat.planner.refusals.memory import offload_cost
 from onecat.planner.refusals.situation import told
@@ -28,6 +29,7 @@ def warnings_of(at: Situation, facts: Facts | None, compared: Sequence[Candidate
         *memory_warnings(at),
         *layout_warnings(at, compared),
         *shorter_warnings(at, compared),
+        *mixture_warnings(at, compared),
         *engine_warnings(at),
     ]
     if at.schema.unknown is not None:
@@ -149,6 +151,25 @@ def shorter_warnings(at: Situation, compared: Sequence[Candidate]) -> Iterator[s
             f"Planned for {best.wanted.told}. If a shorter context is enough, max-model-len: {found.sizing.largest} "
             f"with {told_layout(found.layout, found.experts_whole)} would cost about "
             f"{1 - found.cost.token / best.cost.token:.0%} less time per token when many requests run (rough)."
+        )
+
+
+def mixture_warnings(at: Situation, compared: Sequence[Candidate]) -> Iterator[str]:
+    """A mixture that fits one card: data-parallel ranks share its experts, and only servers of their own are copies."""
+    own = next((each for each in compared if each.layout == at.layout), None)
+    if own is None or at.question is None or not any(each.count > 1 for each in at.checkpoint.architecture.weights):
+        return
+    count = len(own.cards)
+    alone = candidate(at.question, Layout()) if count > 1 else None
+    if alone is None or alone.holds != "whole":
+        return
+    close = at.question.hardware.speeds.close
+    if alone.cost.token / count * (1 + close) < own.cost.token:
+        yield (
+            f"One card holds this mixture with {alone.wanted.told}. Of a mixture data-parallel ranks are no copies: "
+            f"they share its experts, and exchange data for each layer. {count} deployments of one card each (gpus in "
+            f"onecat.yaml) exchange nothing, and would cost about {1 - alone.cost.token / count / own.cost.token:.0%} "
+            "less time per token when many requests run (rough)."
         )
 
 

@@ -155,6 +155,14 @@ def test_data_parallel_ranks_share_the_experts_of_a_mixture() -> None:
     assert dense.per_gpu[0]["weights_gib"] == for_cards("h100", 1).per_gpu[0]["weights_gib"]
 
 
+def test_a_mixture_that_fits_one_card_is_told_that_servers_of_their_own_are_its_only_copies() -> None:
+    fits = replace(MIXTURE, architecture=MIXTURE.architecture.replaced(max_position_embeddings=8192))
+    [note] = [each for each in for_cards("a100-pcie", 2, fits).warnings if "2 deployments of one card each" in each]
+    assert "share its experts" in note
+    assert not any("deployments of one card" in each for each in for_cards("a100-pcie", 2).warnings)
+    assert not any("deployments of one card" in each for each in for_cards("l40s", 2, fits).warnings)
+
+
 def test_experts_that_cannot_be_cut_are_dealt_out_whole() -> None:
     blocks = {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
     stored = read_quantization({"config.json": {"quantization_config": blocks}})
