@@ -15,11 +15,11 @@ PREVIOUS = "_PREVIOUSLY_SUPPORTED_MODELS"
 OTHERS = ("_OOT_SUPPORTED_MODELS",)
 
 
-def main() -> None:
-    version, path = sys.argv[1:]
+def read_registry(path: Path) -> tuple[set[str], dict[str, str]]:
+    """The architectures that a registry's source has, and those that it had, with the last release that did."""
     known: set[str] = set()
     removed: dict[str, str] = {}
-    for node in ast.parse(Path(path).read_text(encoding="utf-8")).body:
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         value = getattr(node, "value", None)
         if not isinstance(target, ast.Name) or not isinstance(value, ast.Dict) or target.id in OTHERS:
@@ -31,6 +31,12 @@ def main() -> None:
                 removed[key.value] = str(ast.literal_eval(each))
             elif target.id.endswith("_MODELS"):
                 known.add(key.value)
+    return known, removed
+
+
+def main() -> None:
+    version, path = sys.argv[1:]
+    known, removed = read_registry(Path(path))
     print(f"# The architectures of vLLM {version}, from its models/registry.py by tools/engine_architectures.py.")
     print(f"version: {version}")
     print("# The last release that had each.")

@@ -23,6 +23,22 @@ class Registry:
     removed: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class Since:
+    """With which release an architecture came. after: the last that was read without it; first: the first with it."""
+
+    after: str
+    first: str
+
+
+@cache
+def since(family: str) -> Mapping[str, Since]:
+    """The architectures that came with a release of the family that was read; none for most families."""
+    path = ROOM / f"since-{family}.yaml"
+    rows = read_table(path)["since"] if path.is_file() else {}
+    return {name: Since(str(row["after"]), str(row["first"])) for name, row in rows.items()}
+
+
 @cache
 def registries(family: str) -> tuple[Registry, ...]:
     """The registries of an engine family that were read, oldest first; none for most."""
@@ -32,8 +48,11 @@ def registries(family: str) -> tuple[Registry, ...]:
 
 
 def added_after(family: str, version: str, architecture: str) -> str | None:
-    """The first registry of a later version that has the architecture where none up to `version` does; None else."""
+    """The first release that was read and has the architecture, where `version` certainly does not; None else."""
     wanted = Version(version)
+    row = since(family).get(architecture)
+    if row is not None and wanted <= Version(row.after):
+        return row.first
     read = registries(family)
     earlier = [each for each in read if Version(each.version) <= wanted]
     exact = bool(earlier) and Version(earlier[-1].version) == wanted

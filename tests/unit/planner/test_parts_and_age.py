@@ -207,7 +207,7 @@ def test_an_architecture_of_a_later_release_is_refused_by_plan_and_tried_by_up()
     [refusal] = versioned("0.27.1", architectures=["DeepseekV41ForCausalLM"]).refusals
     assert (refusal.code, refusal.certain) == ("engine-too-old", False)
     assert added_after("vllm", "0.33.0", "DeepseekV41ForCausalLM") is None
-    assert added_after("vllm", "0.26.0", "DeepseekV41ForCausalLM") is None
+    assert added_after("vllm", "0.26.0", "DeepseekV41ForCausalLM") == "0.30.0"
     assert added_after("vllm", "0.27.1", "LlamaForCausalLM") is None
 
 
