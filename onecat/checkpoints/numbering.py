@@ -1,4 +1,4 @@
-"""Weight files whose names say how many there are: model-00001-of-00003.safetensors."""
+"""Numbers in names of weight files (model-00001-of-00003.safetensors) and of things in sentences."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from collections.abc import Iterable
 
 MOST_SHARDS = 10_000
 _SHARD = re.compile(r"^(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)\.safetensors$")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 weight file`, `2 weight files`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def numbered(names: Iterable[str]) -> list[str]:

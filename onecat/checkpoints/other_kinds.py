@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onecat.checkpoints.numbering import counted
 from onecat.checkpoints.records import Problem
 from onecat.checkpoints.sources import CONFIG
 
@@ -116,7 +117,7 @@ def _hub_cache(names: _Names) -> OtherKind | None:
     return OtherKind(
         Problem(
             "hub-cache",
-            f"is a model's folder in the hub's cache, with {_counted(len(there), 'snapshot')}, not a snapshot",
+            f"is a model's folder in the hub's cache, with {counted(len(there), 'snapshot')}, not a snapshot",
             str(names.directory),
             f"give the snapshot: {shlex.quote(str(snapshots / revision))}" if revision else "download the model again",
         )
@@ -189,7 +190,7 @@ def _above_models(names: _Names) -> OtherKind | None:
     return OtherKind(
         Problem(
             "directory-of-models",
-            f"is no model itself; it holds {_counted(len(models), 'model')} ({_listed(models)})",
+            f"is no model itself; it holds {counted(len(models), 'model')} ({_listed(models)})",
             str(names.directory),
             f"give one of them, as {first}",
         )
@@ -208,7 +209,3 @@ _KINDS: tuple[Callable[[_Names], OtherKind | None], ...] = (
 def _listed(names: list[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from onecat.checkpoints.integrity.claims import faults_of_claims
 from onecat.checkpoints.integrity.comparison import check_without_hashing, compare, tasks_of, without_entry
 from onecat.checkpoints.integrity.contents import Contents, read_contents
 from onecat.checkpoints.integrity.hash_state import HashState
@@ -18,6 +19,7 @@ from onecat.checkpoints.integrity.records import SEVERITIES, Fault, Verification
 from onecat.checkpoints.integrity.registry import rules
 from onecat.checkpoints.integrity.scales import Found, Wanted, faults_of_scales, faults_of_weights, floats, scales
 from onecat.checkpoints.integrity.values import scan
+from onecat.checkpoints.numbering import counted
 from onecat.checkpoints.other_kinds import other_kind
 
 MOST_SCALE_BYTES = 4 << 30
@@ -51,14 +53,15 @@ def verify(request: Request, show: Show = lambda progress: None) -> Verification
     """
     contents = read_contents(request.directory)
     faults = list(static_faults(contents))
-    checked = [_headers_told(contents)]
+    faults += faults_of_claims(request.directory, faults)
+    checked = [_headers_told(contents), "config.json against the tensors, as `onecat model inspect` does"]
     skipped: list[str] = []
     faults += _scanned(contents, request, show, checked, skipped)
     manifests = (*map(read_manifest, request.manifests), *find_manifests(request.directory, contents.sizes))
     for manifest in manifests:
         faults += check_without_hashing(manifest, contents.sizes)
         checked.append(
-            f"{manifest.name}: {len(manifest.entries)} checksums ({manifest.form}), files and sizes compared"
+            f"{manifest.name}: {counted(len(manifest.entries), 'checksum')} ({manifest.form}), files and sizes compared"
         )
     faults += without_entry(manifests, contents.sizes)
     digests: Mapping[Task, str] = {}
@@ -96,7 +99,8 @@ def static_faults(contents: Contents) -> Iterator[Fault]:
 
 def _headers_told(contents: Contents) -> str:
     tensors = sum(len(header.tensors) for header in contents.headers.values())
-    return f"{len(contents.headers)} weight files with {tensors} tensors: headers, sizes, index, shapes of scales"
+    files = counted(len(contents.headers), "weight file")
+    return f"{files} with {counted(tensors, 'tensor')}: headers, sizes, index, shapes of scales"
 
 
 def _scanned(
@@ -112,13 +116,13 @@ def _scanned(
         ]
     if wanted:
         yield from faults_of_scales(_scan(contents, wanted, request, show, "scales", signs=True))
-        checked.append(f"{_count(wanted)} scales: no other NaN, infinity or sign than told")
+        checked.append(f"{counted(_count(wanted), 'scale')}: no other NaN, infinity or sign than told")
     if not request.weights:
         skipped.append("weights were not read for NaN: --weights does it")
         return
     wanted = floats(contents)
     yield from faults_of_weights(_scan(contents, wanted, request, show, "weights", signs=False))
-    checked.append(f"{_count(wanted)} tensors of floats: no other NaN or infinity than told")
+    checked.append(f"{counted(_count(wanted), 'tensor')} of floats: no other NaN or infinity than told")
 
 
 def _scan(contents: Contents, wanted: Wanted, request: Request, show: Show, what: str, *, signs: bool) -> list[Found]:
@@ -154,7 +158,7 @@ def _hashed(
     state.forget()
     told = f", {kept} of them by an earlier run that was interrupted" if kept else ""
     seconds = counter.now().seconds
-    checked.append(f"{len(digests)} files hashed{told}, {counter.now().done} bytes in {seconds:.1f} s")
+    checked.append(f"{counted(len(digests), 'file')} hashed{told}, {counter.now().done} bytes in {seconds:.1f} s")
     return digests, faults
 
 

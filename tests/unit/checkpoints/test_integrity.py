@@ -33,9 +33,18 @@ def codes(directory: Path) -> dict[str, str]:
     return {fault.code: fault.severity for fault in static_faults(read_contents(directory))}
 
 
+CLAIMS = ("stored-not-claimed", "missing-quant-method", "missing-architectures", "group-size-differs")
+"""Codes of what a configuration says of its tensors: most directories here have one that says nothing."""
+
+
+def beside_claims(directory: Path, **request: Any) -> tuple[Fault, ...]:
+    """The faults of a verification that are about files and tensors themselves."""
+    return tuple(each for each in verify(Request(directory, **request)).faults if each.code not in CLAIMS)
+
+
 def only(directory: Path, **request: Any) -> Fault:
-    """The one fault of a verification."""
-    (fault,) = verify(Request(directory, **request)).faults
+    """The one fault of files and tensors of a verification."""
+    (fault,) = beside_claims(directory, **request)
     return fault
 
 
@@ -270,7 +279,7 @@ GOOD: dict[str, tuple[dict[str, Made], dict[str, Any]]] = {
 @pytest.mark.parametrize("case", GOOD)
 def test_scales_of_each_format_fit_their_weights(case: str, tmp_path: Path) -> None:
     tensors, config = GOOD[case]
-    assert verify(Request(write_checkpoint(tmp_path / "m", tensors, {"x": 1, **config}))).faults == ()
+    assert beside_claims(write_checkpoint(tmp_path / "m", tensors, {"x": 1, **config})) == ()
 
 
 def changed(tensors: dict[str, Made], **parts: Made | None) -> dict[str, Made]:
@@ -303,7 +312,7 @@ BAD: dict[str, tuple[dict[str, Made], dict[str, Any], str, str]] = {
     ),
     "int4 of another group": (*int4(64, [8, 4]), "scale-shape", "groups of 64"),
     "gptq of another group": (
-        {"m.qweight": ("I32", [16, 8], None), "m.scales": ("F16", [4, 8], None)},
+        {"m.qweight": ("I32", [16, 8], None), "m.scales": ("F16", [4, 8], None), "m.qzeros": ("I32", [4, 1], None)},
         {"quantization_config": {"bits": 4, "group_size": 64}}, "scale-shape", "expected [2, 8]",
     ),
     "gptq of other outputs": (
@@ -356,7 +365,7 @@ def test_weights_are_read_for_nan_only_when_asked(tmp_path: Path) -> None:
     directory = write_checkpoint(tmp_path / "m", broken)
     found = verify(Request(directory))
     assert found.faults == () and any("--weights" in each for each in found.skipped)
-    assert [fault.code for fault in verify(Request(directory, weights=True)).faults] == [
+    assert [fault.code for fault in beside_claims(directory, weights=True)] == [
         "nan-weight",
         "infinite-weight",
     ]
@@ -381,7 +390,7 @@ def test_layers_that_are_joined_want_one_scale_of_the_tensor(tmp_path: Path) -> 
         }
 
     same = {**layer("l.0.q_proj", 4), **layer("l.0.k_proj", 4), **layer("l.0.v_proj", 4), **layer("l.0.o_proj", 2)}
-    assert verify(Request(write_checkpoint(tmp_path / "same", same))).faults == ()
+    assert beside_claims(write_checkpoint(tmp_path / "same", same)) == ()
     fault = only(write_checkpoint(tmp_path / "other", {**same, **layer("l.0.v_proj", 8), **layer("l.1.gate_proj", 1)}))
     assert (fault.code, fault.severity) == ("fused-scales-differ", "warn")
     assert "qkv_proj differs by up to 2 times: l.0.qkv_proj" in fault.text
@@ -393,8 +402,8 @@ def test_gigabytes_of_scales_are_read_only_when_asked(tmp_path: Path, monkeypatc
     tensors = changed(NVFP4, weight_scale=("F8_E4M3", [4, 2], b"\x7f" * 8))
     directory = write_checkpoint(tmp_path / "m", tensors)
     found = verify(Request(directory))
-    assert found.faults == () and any("--weights reads them" in each for each in found.skipped)
-    assert [fault.code for fault in verify(Request(directory, weights=True)).faults] == ["nan-scale"]
+    assert beside_claims(directory) == () and any("--weights reads them" in each for each in found.skipped)
+    assert [fault.code for fault in beside_claims(directory, weights=True)] == ["nan-scale"]
 
 
 @pytest.mark.parametrize(
@@ -421,3 +430,42 @@ def test_names_and_sizes_are_of_all_files_below_but_those_of_git(tmp_path: Path)
     found = read_contents(tmp_path)
     assert found.sizes == {"a": 0, "b/c/d.txt": 2, "b/link": -1}
     assert found.starts == {"a": b"", "b/c/d.txt": b"12"}
+
+
+def test_what_inspect_says_of_the_configuration_is_told_once(tmp_path: Path) -> None:
+    directory = write_tiny_checkpoint(tmp_path / "tiny")
+    config = json.loads((directory / "config.json").read_text())
+    config |= {"vocab_size": config["vocab_size"] + 1, "tie_word_embeddings": True}
+    (directory / "config.json").write_text(json.dumps(config))
+    found = verify(Request(directory))
+    (fault,) = [each for each in found.faults if each.code == "vocabulary-differs"]
+    assert (fault.severity, fault.where, found.is_fine) == ("fail", "config.json", False)
+    assert f"says vocab_size {config['vocab_size']}" in fault.text
+    assert [each.code for each in found.faults if "tied" in each.code] == ["head-beside-tied"]
+
+
+def test_what_no_file_holds_is_told_once_by_the_file_that_lacks_it(tmp_path: Path) -> None:
+    directory = write_tiny_checkpoint(tmp_path / "tiny")
+    content = (directory / "model.safetensors").read_bytes()
+    (directory / "model.safetensors").write_bytes(content[:-1])
+    (directory / "tokenizer.json").unlink()
+    found = [fault.code for fault in verify(Request(directory)).faults]
+    assert found.count("truncated") == 1 and found.count("missing-tokenizer") == 1
+    assert len(found) == len(set(found))
+
+
+def test_what_mlx_packed_is_explained_and_not_to_be_downloaded_again(tmp_path: Path) -> None:
+    tensors: dict[str, Made] = {
+        "model.layers.0.mlp.down_proj.weight": ("U32", [64, 8], None),
+        "model.layers.0.mlp.down_proj.scales": ("BF16", [64, 1], None),
+        "model.layers.0.mlp.down_proj.biases": ("BF16", [64, 1], None),
+    }
+    config = {"architectures": ["Qwen3ForCausalLM"], "quantization": {"bits": 4, "group_size": 64}}
+    faults = verify(Request(write_checkpoint(tmp_path / "m", tensors, config))).faults
+    assert [(each.code, each.severity) for each in faults if each.severity != "info"] == [("mlx", "fail")]
+    assert not any("download" in each.fix for each in faults)
+
+
+def test_one_is_counted_as_one(tmp_path: Path) -> None:
+    checked = verify(Request(write_checkpoint(tmp_path / "m", {"a": ("F32", [2], None)}))).checked
+    assert checked[0].startswith("1 weight file with 1 tensor:")
