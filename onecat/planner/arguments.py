@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from onecat.engines import BFLOAT16_CAPABILITY
 from onecat.planner.flags import FlagValue, Setting, shown
 from onecat.planner.hardware import GIB
 from onecat.planner.memory import Device
-from onecat.planner.memory.settings import BFLOAT16_CAPABILITY, resolved_dtype
+from onecat.planner.memory.settings import resolved_dtype
 from onecat.planner.prompts import Prompts
 from onecat.planner.records import Layout
 from onecat.planner.sizing import AUTO_LENGTHS, SHORTEST, Question, held_at_once, size, with_flags

@@ -1,62 +1,33 @@
-"""Files of SHA-256 checksums, as sha256sum(1) writes and reads them. Pure."""
+"""Files of SHA-256 checksums that a pull follows or writes: all of one, or nothing. Pure."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-
+from onecat.checkpoints.integrity.manifests.text import is_text_manifest as is_manifest
+from onecat.checkpoints.integrity.manifests.text import parse_text, text_of
 from onecat.errors import ExitCode, OnecatError
 
+__all__ = ["NAME", "is_manifest", "parse", "text_of"]
+
 NAME = "SHA256SUMS"
-_NAMES = re.compile(r"(?i)^(sha256sums?|checksums?|manifest)(\.(txt|sha256))?$|\.sha256(sums?)?$")
-_GNU = re.compile(r"^\\?([0-9A-Za-z]+)[ \t]+\*?(.+)$")
-_BSD = re.compile(r"^SHA256 ?\((.+)\) ?= ?([0-9A-Za-z]+)$")
-
-
-def is_manifest(name: str) -> bool:
-    """Whether a file of this name holds checksums, as SHA256SUMS or model.sha256."""
-    return _NAMES.search(name) is not None
 
 
 def parse(text: str, where: str) -> dict[str, str]:
     """The checksums (hex, lower case) by file name.
 
-    Raises OnecatError (exit code 2) for a line that is none, or whose checksum is not 64 hexadecimal digits.
+    Parameters:
+        where: the path or the URL of the file that holds them.
+
+    Raises OnecatError (exit code 2) for the first line that is none: what a pull fetches by a list is all of it.
     """
-    found: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.strip()
-        if not line or line.startswith("#"):
-            continue
-        bsd = _BSD.match(line)
-        gnu = _GNU.match(line)
-        if bsd is not None:
-            name, digest = bsd[1], bsd[2]
-        elif gnu is not None:
-            name, digest = gnu[2], gnu[1]
-        else:
-            raise _malformed(f"line {number} is no checksum and file name", where, number)
-        if not re.fullmatch(r"[0-9a-fA-F]{64}", digest):
-            digits = (
-                f"{len(digest)} characters" if not re.fullmatch("[0-9a-fA-F]+", digest) else f"{len(digest)} digits"
-            )
-            raise _malformed(f"the checksum of {name} has {digits}, which is no SHA-256", where, number)
-        found[name.removeprefix("./")] = digest.lower()
-    if not found:
-        raise _malformed("the manifest holds no checksum", where, 1)
-    return found
-
-
-def _malformed(found: str, where: str, line: int) -> OnecatError:
-    return OnecatError(
-        found,
-        expected="lines of 64 hexadecimal digits, two blanks and a file name, as sha256sum writes them",
-        where=f"{where}:{line}",
-        next_steps=["ask the publisher for the right one; do not trust files that it was made for"],
-        code=ExitCode.USAGE,
-    )
-
-
-def text_of(checksums: Mapping[str, str]) -> str:
-    """The manifest as sha256sum(1) writes it, in the order of names; `sha256sum --check` reads it."""
-    return "".join(f"{checksums[name]}  {name}\n" for name in sorted(checksums))
+    folder, slash, name = where.rpartition("/")
+    found = parse_text(text, name)
+    if found.faults:
+        first = found.faults[0]
+        raise OnecatError(
+            f"the manifest {first.text}" if first.code == "bad-manifest" else first.text,
+            expected="lines of 64 hexadecimal digits, two blanks and a file name, as sha256sum writes them",
+            where=f"{folder}{slash}{first.where}",
+            next_steps=["ask the publisher for the right one; do not trust files that it was made for"],
+            code=ExitCode.USAGE,
+        )
+    return {each.path: each.digest for each in found.entries}

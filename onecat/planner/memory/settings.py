@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from onecat.checkpoints import Architecture
 from onecat.checkpoints.architectures import StateLayers
-from onecat.engines import parse_size
+from onecat.engines import BFLOAT16_CAPABILITY, parse_size, served_dtype
 from onecat.planner.memory.kv_cache.rules import rules_of
 from onecat.planner.memory.records import Device, MemorySettings
 from onecat.planner.memory.runners import runner_of
@@ -16,9 +16,7 @@ from onecat.planner.memory.versions import Behaviour, behaviour_of
 LARGE_DEVICE = 70 * 2**30
 """Memory from which the engine takes large batches (vllm/engine/arg_utils.py, get_batch_defaults)."""
 LARGEST_DEVICE = 160 * 2**30
-BFLOAT16_CAPABILITY = 80
-"""vllm/platforms/cuda.py (supported_dtypes)."""
-FLOAT32_ON_OLD = ("gemma2", "gemma3", "gemma3_text", "glm4", "plamo2")
+FLOAT16_REFUSED = ("gemma2", "gemma3", "gemma3_text", "glm4", "plamo2")
 """Model types for which float16 overflows: without bfloat16 `auto` becomes float32 (vllm/config/model.py,
 _FLOAT16_NOT_SUPPORTED_MODELS)."""
 LONG_PROMPT = 32 * 1024
@@ -92,13 +90,8 @@ def resolved_dtype(asked: object, architecture: Architecture, device: Device) ->
 
     Source: vllm/config/model.py (_resolve_auto_dtype).
     """
-    if isinstance(asked, str) and asked != "auto":
-        return {"half": "float16", "float": "float32"}.get(asked, asked)
-    stored = architecture.dtype
-    stored = "float16" if stored is None else "bfloat16" if stored == "float32" else stored
-    if device.capability is not None and device.capability < BFLOAT16_CAPABILITY and stored == "bfloat16":
-        return "float32" if architecture.model_type in FLOAT32_ON_OLD else "float16"
-    return stored if stored in ("float16", "bfloat16", "float32") else "bfloat16"
+    capability = BFLOAT16_CAPABILITY if device.capability is None else device.capability
+    return served_dtype(asked, architecture.dtype, architecture.model_type, capability, FLOAT16_REFUSED).dtype
 
 
 def _batch_defaults(behaviour: Behaviour, device: Device, platform: str, ranks: int, old: bool) -> tuple[int, int]:

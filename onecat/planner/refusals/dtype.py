@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onecat.engines import BFLOAT16_CAPABILITY
 from onecat.planner.records import Refusal
 from onecat.planner.refusals.situation import Situation, told
 
 GIB = 2**30
-BFLOAT16_CAPABILITY = 80
-"""Least compute capability, ten times, for bfloat16 (vllm platforms/cuda.py:232)."""
 
 
 def bfloat16(at: Situation) -> Iterator[Refusal]:

@@ -20,17 +20,26 @@ def test_rows_of_sha256sum_in_all_its_forms_are_read() -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (f"{A}00  a.bin", "the checksum of a.bin has 66 digits, which is no SHA-256"),
-        (f"{'a' * 40}  a.bin", "the checksum of a.bin has 40 digits"),
+        (f"{A}00  a.bin", "the checksum of a.bin has 66 hex digits; a SHA-256 has 64"),
+        (f"{'a' * 40}  a.bin", "the checksum of a.bin has 40 hex digits"),
         (f"{'z' * 64}  a.bin", "the checksum of a.bin has 64 characters"),
-        ("<html>", "line 1 is no checksum and file name"),
-        ("", "the manifest holds no checksum"),
+        ("<html>", "the manifest is no checksum and file name"),
     ],
 )
 def test_malformed_rows_are_told_with_their_line(text: str, found: str) -> None:
     with pytest.raises(OnecatError, match=found) as caught:
         parse(text, "SHA256SUMS")
     assert caught.value.where == "SHA256SUMS:1"
+
+
+def test_an_empty_manifest_is_told_by_its_address() -> None:
+    with pytest.raises(OnecatError, match="the manifest holds no checksum") as caught:
+        parse("", "https://example.org/m/SHA256SUMS")
+    assert caught.value.where == "https://example.org/m/SHA256SUMS"
+
+
+def test_a_checksum_alone_is_of_the_file_that_its_manifest_is_named_after() -> None:
+    assert parse(f"{A}\n", "https://example.org/m/model.safetensors.sha256") == {"model.safetensors": A}
 
 
 @given(
