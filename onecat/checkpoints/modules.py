@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onecat.checkpoints.tensors import StoredTensors
 
-DATA = ("weight", "weight_packed", "qweight", "blocks", "qdata")
+DATA = ("weight", "weight_packed", "qweight", "blocks", "qdata", "embedding_quantized")
 """Parts that hold the elements of a matrix."""
 
 AUXILIARY = frozenset({
@@ -15,7 +15,8 @@ AUXILIARY = frozenset({
     "weight_g_idx", "input_scale", "input_scale_2", "input_global_scale", "input_scale_ub", "input_zero_point",
     "output_scale", "scales", "qzeros", "g_idx", "scale_packed", "meta", "pre_quant_scale", "SCB", "weight_format",
     "absmax", "quant_map", "nested_absmax", "nested_quant_map", "k_scale", "v_scale", "q_scale", "prob_scale",
-    "weight_zero_point_2", "g_idx_sort_indices",
+    "weight_zero_point_2", "g_idx_sort_indices", "embedding_scale", "input_activation_scale",
+    "output_activation_scale", "k_cache_scale", "v_cache_scale",
 })  # fmt: skip
 """Parts that are no parameters of the model. Sources: the layouts in quantization/flavours/."""
 
@@ -51,7 +52,7 @@ def modules_of(rows: Iterable[StoredTensors]) -> dict[str, Module]:
 def part_of(name: str, names: set[str]) -> tuple[str, str] | None:
     """The module of a tensor and what it is of it; None for one that stands alone."""
     stem, _, last = name.rpartition(".")
-    if last in ("weight", "weight_packed", "qweight") or last in AUXILIARY:
+    if last in ("weight", "weight_packed", "qweight", "embedding_quantized") or last in AUXILIARY:
         return stem.removesuffix(".weight") if last in AUXILIARY else stem, last
     if last.startswith("bitsandbytes__") and stem.endswith(".weight.quant_state"):
         return stem.removesuffix(".weight.quant_state"), "quant_state"

@@ -66,6 +66,8 @@ def observe(module: Module, claimed: WeightScheme | None = None) -> Observed | N
         return _packed(module, claimed)
     if data.dtype in FP8:
         return _fp8(module, claimed)
+    if "embedding_quantized" in parts or "input_activation_scale" in parts:
+        return _rows(module, claimed)
     if data.dtype in ("U8", "I8", "I32", "U32", "F4") and len(data.shape) >= 2:
         return _bytes(module)
     return Observed(None, data.shape, data.dtype)
@@ -159,6 +161,19 @@ def _bytes(module: Module) -> Observed:
     kind = _four_bits(scale, group)
     missing = ("weight_scale_2",) if kind == "nvfp4" and "weight_scale_2" not in module.parts else ()
     return Observed(kind, (*data.shape[:-1], into), data.dtype, group, None, _dtype(scale), "modelopt", missing)
+
+
+def _rows(module: Module, claimed: WeightScheme | None) -> Observed:
+    """Gemma's: codes of 8 bits, or several in a byte, with a scale for each row."""
+    data = module.data
+    assert data is not None
+    scale = module.parts.get("weight_scale", module.parts.get("embedding_scale"))
+    bits = 8 if data.dtype == "I8" else claimed.bits if claimed is not None and claimed.bits < 8 else 4
+    *outer, columns = data.shape or (1,)
+    missing = () if scale is not None else ("weight_scale",)
+    return Observed(
+        f"int{bits}", (*outer, columns * (8 // bits)), data.dtype, None, None, _dtype(scale), "gemma", missing
+    )
 
 
 def _transposed(module: Module, claimed: WeightScheme | None) -> Observed:

@@ -13,6 +13,7 @@ from onecat.checkpoints.records import Problem
 from onecat.checkpoints.sources import CONFIG
 
 HF_QUANT_CONFIG = "hf_quant_config.json"
+TRANSFORMERS_ALONE = frozenset({"gemma"})
 
 
 def unknown_method(at: Situation) -> Iterator[Problem]:
@@ -43,6 +44,21 @@ def packed_by_mlx(at: Situation) -> Iterator[Problem]:
             f"says {bits} bits in groups of {group} as MLX packs them, which vLLM does not load",
             at.config,
             "serve it with mlx_lm.server on a Mac, or take the model in another format",
+        )
+
+
+def without_engine(at: Situation) -> Iterator[Problem]:
+    """Methods that transformers has and vLLM has not.
+
+    Source: QUANTIZATION_METHODS of vllm 0.27.1 and 0.33.0, vllm/model_executor/layers/quantization/__init__.py.
+    """
+    found = at.checkpoint.quantization
+    if found is not None and found.method in TRANSFORMERS_ALONE:
+        yield Problem(
+            "quantization-without-engine",
+            f"claims the quantisation {found.method}, which transformers reads and vLLM (0.27.1, 0.33.0) does not",
+            at.config,
+            "serve it with transformers, or take the model unquantised or in compressed-tensors",
         )
 
 
@@ -104,6 +120,7 @@ def _told(scheme: str, group: int | None) -> str:
 RULES: tuple[Callable[[Situation], Iterator[Problem]], ...] = (
     unknown_method,
     packed_by_mlx,
+    without_engine,
     missing_method,
     missing_layers,
     files_differ,

@@ -10,11 +10,13 @@ from onecat.checkpoints.observation import FLOATS
 from onecat.checkpoints.quantization.matching import FUSED
 from onecat.checkpoints.records import Problem, Severity
 
-LISTS_NO_MODULES = frozenset({"awq", "gptq", "bitsandbytes", "auto-round", "quasar_nvfp4", "torchao", "packed"})
-"""Containers whose engines see from the tensors which modules are packed, or whose own layout is not looked into."""
+NOT_COMPARED = frozenset({"packed", "torchao", "gemma"})
+"""Containers whose tensors are only known by name, or whose engine is not vLLM."""
 
-NOT_COMPARED = frozenset({"packed", "torchao"})
-"""Containers whose tensors are only known by name."""
+LISTS_NO_MODULES = frozenset(
+    {"awq", "gptq", "bitsandbytes", "auto-round", "quasar_nvfp4", "torchao", "packed", "gemma"}
+)
+"""Containers whose engines see from the tensors which modules are packed, or whose own layout is not looked into."""
 
 NAMES_OF = {
     "compressed-tensors": {"compressed-tensors"},

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from onecat.checkpoints import Checkpoint, Problem, describe, inspect, read_quantization
+from onecat.checkpoints.integrity import Request, verify
 from onecat.checkpoints.quantization.storage import stored_tensors
 from tests.testbed import quantised_checkpoints
 from tests.unit.checkpoints.checkpoint_files import Made, write_checkpoint
@@ -296,3 +297,35 @@ def test_two_files_that_say_different_things_are_told(tmp_path: Path) -> None:
 def test_names_of_directories_are_not_believed(tmp_path: Path) -> None:
     seen = looked_at(tmp_path / "Llama-70B-NVFP4-FP8-AWQ", claimed(None))
     assert (seen.quantization, seen.problems) == (None, ())
+
+
+def test_gemmas_own_quantisation_is_measured_and_said_to_have_no_engine(tmp_path: Path) -> None:
+    claim = {
+        "quant_method": "gemma", "num_bits": 4, "quantize_embeddings": True,
+        "module_quant_configs": {"down_proj": {"num_bits": 2}, "embed_tokens": {"num_bits": 8}},
+        "modules_to_not_convert": ["lm_head"],
+    }  # fmt: skip
+    tensors = made(claimed(claim))
+    assert tensors["model.layers.0.mlp.down_proj.weight"] == ("U8", (256, 96), None)
+    assert tensors["model.layers.0.mlp.up_proj.weight"] == ("U8", (384, 128), None)
+    assert tensors["model.layers.0.mlp.up_proj.weight_scale"] == ("F32", (384, 1), None)
+    assert tensors["model.embed_tokens.embedding_quantized"] == ("I8", (320, 256), None)
+    assert tensors["lm_head.weight"] == ("BF16", (320, 256), None)
+    seen = looked_at(tmp_path / "m", claimed(claim))
+    assert codes(seen) == {"quantization-without-engine": "fail"}
+    assert seen.parameters == inspect(write_checkpoint(tmp_path / "plain", made(CONFIG), CONFIG)).parameters
+    assert not [each for each in verify(Request(tmp_path / "m")).faults if "scale" in each.code]
+
+
+@pytest.mark.parametrize("dtype", ["BF16", "F32"])
+def test_scales_of_fp8_blocks_are_of_either_type(tmp_path: Path, dtype: str) -> None:
+    claim = {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
+
+    def change(tensors: dict[str, Made]) -> None:
+        for name, (_, shape, content) in tensors.items():
+            if name.endswith("weight_scale_inv"):
+                tensors[name] = (dtype, shape, content)
+
+    seen = looked_at(tmp_path / "m", claimed(claim), change=change)
+    assert codes(seen) == {}
+    assert not [each for each in verify(Request(tmp_path / "m")).faults if "scale" in each.code]

@@ -52,12 +52,18 @@ def _wrongs(module: Module, claimed: Claims, scaled: bool, *, complete: bool) ->
         yield from ((each, GPTQ_SOURCE) for each in _integer_columns(module, claimed, complete))
     elif packed is not None and packed.dtype == "I32":
         yield from ((each, NVFP4_SOURCE) for each in _packed_integers(module, claimed, complete))
-    elif packed is not None or (weight is not None and weight.dtype == "U8" and module.get("weight_scale")):
+    elif packed is not None or (weight is not None and weight.dtype == "U8" and _is_of_blocks(module)):
         yield from ((each, NVFP4_SOURCE) for each in _packed_floats(module, complete))
     elif weight is not None and weight.dtype in _FLOAT8:
         yield from ((each, FP8_SOURCE) for each in _float8(module, claimed, scaled and complete))
     elif weight is None and complete and (scale := module.get("weight_scale", "weight_scale_inv")) is not None:
         yield ("orphan-scale", f"a scale of {_told(scale.shape)} has no weight"), FP8_SOURCE
+
+
+def _is_of_blocks(module: Module) -> bool:
+    """Whether bytes have scales as NVFP4 and MXFP4 do; Gemma's whole numbers have float32 scales of rows."""
+    scale = module.get("weight_scale")
+    return scale is not None and scale.dtype in ("F8_E4M3", "F8_E8M0", "U8")
 
 
 def _packed_floats(module: Module, complete: bool) -> Iterator[Wrong]:
