@@ -4,7 +4,7 @@ In: an engine's name and version, flag values, log lines. Out: its `FlagSchema`,
 A new engine version is a file in schemas/ (tools/flag_schema.py writes it), a new phase a row in log_phases.yaml.
 """
 
-from onecat.engines.capabilities import BFLOAT16_CAPABILITY, least_capability
+from onecat.engines.capabilities import BFLOAT16_CAPABILITY, has_kernel, least_capability
 from onecat.engines.dtypes import served_dtype
 from onecat.engines.flags import parse_size, typed, words, wrong_value
 from onecat.engines.phases import phase_of
@@ -23,6 +23,7 @@ __all__ = [
     "engine",
     "flag_schema",
     "flag_schema_digest",
+    "has_kernel",
     "least_capability",
     "parse_size",
     "phase_of",

@@ -21,3 +21,8 @@ def least_capability(schema: FlagSchema, method: str, form: str | None = None) -
         least = COMPRESSED_TENSORS_CAPABILITY.get(form, least)
         least = schema.quantization.get(f"{method}/{form}", least)
     return least
+
+
+def has_kernel(schema: FlagSchema, method: str, form: str | None = None) -> bool:
+    """Whether the engine has any kernel for a quantization method, or for a format of it, on its hardware."""
+    return not {method, f"{method}/{form}"} & set(schema.lacks)

@@ -17,7 +17,7 @@ class Engine:
 
     flags_unknown: why onecat knows the flags of none of its versions, None for an engine whose flags are checked.
     opened: quantization methods, and formats as METHOD/FORMAT, that this engine runs on cards where its family cannot,
-    with the least compute capability, ten times; None for any.
+    with the least compute capability, ten times; None for any. lacks: those that this engine has no kernel for.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Engine:
     source: str
     flags_unknown: str | None = None
     opened: Mapping[str, int | None] = field(default_factory=dict)
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class FlagSchema:
     None when it is not known.
     float16_refused: model types for which the engine refuses float16.
     unknown: why nothing of this is known, so that flags pass unchecked; None for a version that was looked at.
+    lacks: methods, and formats as METHOD/FORMAT, that are known by name and have no kernel on the engine's hardware.
     """
 
     family: str
@@ -67,6 +69,7 @@ class FlagSchema:
     quantization: Mapping[str, int | None]
     float16_refused: tuple[str, ...]
     unknown: str | None = None
+    lacks: tuple[str, ...] = ()
 
     def flag(self, name: str, value: bool | int | float | str) -> Flag | None:
         """The flag of that name; of an unknown version one that takes values like this one."""

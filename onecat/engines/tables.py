@@ -52,6 +52,7 @@ def flag_schema(name: str, version: str) -> FlagSchema:
         flags={flag: _flag(flag, row) for flag, row in document["flags"].items()},
         quantization={**document["quantization"], **engine(name).opened},
         float16_refused=tuple(document["float16_refused"]),
+        lacks=engine(name).lacks,
     )
 
 
@@ -70,7 +71,10 @@ def removed_flags() -> dict[str, RemovedFlag]:
 @cache
 def _engines() -> dict[str, Engine]:
     rows = read_table(ROOM / "engines.yaml")
-    return {str(row["name"]): Engine(**{**row, "serve": tuple(row["serve"])}) for row in rows}
+    return {
+        str(row["name"]): Engine(**{**row, "serve": tuple(row["serve"]), "lacks": tuple(row.get("lacks", ()))})
+        for row in rows
+    }
 
 
 def _flag(name: str, row: dict[str, Any]) -> Flag:

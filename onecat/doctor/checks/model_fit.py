@@ -17,7 +17,7 @@ from onecat.doctor.checkpoint import (
 from onecat.doctor.context import Context
 from onecat.doctor.hardware import meant
 from onecat.doctor.registry import Verdict, check
-from onecat.engines import BFLOAT16_CAPABILITY, added_after, least_capability, removed_after, served_dtype
+from onecat.engines import BFLOAT16_CAPABILITY, added_after, has_kernel, least_capability, removed_after, served_dtype
 
 GIB = 1 << 30
 QUANTIZATION = "https://docs.vllm.ai/en/latest/features/quantization/"
@@ -61,6 +61,11 @@ def model_engine(context: Context) -> Iterator[Verdict]:
         methods = ", ".join(each for each in schema.quantization if "/" not in each)
         title = f"{engine} does not read weights stored by {stored.method}"
         yield Verdict("fail", title, stored.method, (told,), (f"take a checkpoint in one of: {methods}",))
+        return
+    if stored is not None and not has_kernel(schema, stored.method, stored.format):
+        title = f"{engine} has no kernel for {stored.format or stored.method} on its hardware"
+        fix = ("take a checkpoint without quantisation, or a profile with a GPU",)
+        yield Verdict("fail", title, stored.method, (told,), fix)
         return
     capability = weakest_capability(context)
     least = least_capability(schema, stored.method, stored.format) if stored is not None else None

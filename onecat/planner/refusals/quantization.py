@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onecat.engines import least_capability
+from onecat.engines import has_kernel, least_capability
 from onecat.planner.records import Refusal
 from onecat.planner.refusals.situation import Situation, told
 
@@ -38,6 +38,13 @@ def quantization(at: Situation) -> Iterator[Refusal]:
         )
         return
     method = asked if isinstance(asked, str) else stored
+    if method is not None and not has_kernel(at.schema, method, form):
+        yield Refusal(
+            "quantization-no-kernel",
+            f"{at.profile.engine.name} {at.schema.version} has no kernel for {form or method} on its hardware",
+            ("take a checkpoint without quantization, or a profile with a GPU",),
+        )
+        return
     least = least_capability(at.schema, method, form) if method is not None else None
     if at.capability is not None and least is not None and at.capability < least:
         yield Refusal(

