@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from onecat.checkpoints.contradictions.situation import Matrix, Situation, several
 from onecat.checkpoints.observation import FLOATS
-from onecat.checkpoints.quantization.matching import FUSED
+from onecat.checkpoints.quantization.flavours.fp8 import NEVER as ENGINE_LEAVES
+from onecat.checkpoints.quantization.matching import FUSED, names_of
 from onecat.checkpoints.records import Problem, Severity
 
 NOT_COMPARED = frozenset({"packed", "torchao", "gemma"})
@@ -202,6 +203,36 @@ def fused_differ(at: Situation) -> Iterator[Problem]:
         )
 
 
+def ignored_by_parent(at: Situation) -> Iterator[Problem]:
+    """Modules that a list of `fp8` leaves out by the name of what they are in: transformers does, the engine does not.
+
+    Source: vllm 0.27.1, vllm/model_executor/layers/quantization/utils/quant_utils.py (is_layer_skipped compares whole
+    names; of experts, whether theirs is in a name of the list).
+    """
+    claim = at.checkpoint.quantization
+    if claim is None or claim.container != "fp8" or not claim.ignored:
+        return
+    listed = {each.removesuffix(".weight") for each in claim.ignored}
+    experts = [each for each in listed if "experts" in each]
+    left = [
+        each.stem
+        for each in at.matrices
+        if each.claimed is None and each.observed.name is None and _float(each)
+        and each.kind == "linear" and each.part == "language" and not each.stem.endswith(ENGINE_LEAVES)
+        and not listed & set(names_of(each.stem))
+        and not any(f"{each.stem.partition('experts')[0]}experts" in name for name in experts)
+    ]  # fmt: skip
+    if left:
+        yield Problem(
+            "ignored-by-parent",
+            f"leaves {several(left)} as stored by the name of what is around; vLLM 0.27.1 compares whole names and "
+            "takes them for FP8",
+            at.config,
+            "list the full name of each such module in modules_to_not_convert",
+            "warn",
+        )
+
+
 def _float(each: Matrix) -> bool:
     return each.observed.dtype in FLOATS
 
@@ -221,4 +252,5 @@ RULES: tuple[Callable[[Situation], Iterator[Problem]], ...] = (
     other_names,
     missing_scales,
     fused_differ,
+    ignored_by_parent,
 )

@@ -11,9 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
-Matching = Literal["all", "name", "regex", "wildcard", "components", "below", "search"]
+Matching = Literal["all", "name", "regex", "shards", "substring", "wildcard", "components", "below", "search"]
 """all: every module. name: that one module, or the modules that an engine fuses into one of that name. regex: after
-`re:`, from the start of the name (re.match). search: a regex anywhere in it. wildcard: fnmatch over the whole name.
+`re:`, from the start of the name (re.match). shards: the same, but never by the name of what an engine fuses. search: a
+regex anywhere in the name. substring: these letters anywhere in the name that an engine has for the module, which for
+q_proj is qkv_proj. wildcard: fnmatch over the whole name.
 components: whole parts of the dotted name in a row, `*` within one. below: a module and all inside it."""
 
 FUSED = {
@@ -44,6 +46,12 @@ Source: https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/model_executor/la
 
 def names_of(module: str) -> tuple[str, ...]:
     """All names that a configuration may have for a module of a checkpoint, its own first."""
+    stored = shard_names_of(module)
+    return tuple(dict.fromkeys((*stored, *map(_fused, stored))))
+
+
+def shard_names_of(module: str) -> tuple[str, ...]:
+    """Those of them that no engine has made by fusing modules."""
     own = module.replace("*", "0")
     names = [own]
     for stored, other in PREFIXES:
@@ -51,11 +59,13 @@ def names_of(module: str) -> tuple[str, ...]:
             names.append(other + own.removeprefix(stored))
     if not own.startswith(("model.", "language_model.")):
         names.append(f"model.{own}")
-    for name in tuple(names):
-        parent, dot, last = name.rpartition(".")
-        if last in _PARENTS:
-            names.append(f"{parent}{dot}{_PARENTS[last]}")
     return tuple(dict.fromkeys(names))
+
+
+def _fused(name: str) -> str:
+    """What an engine calls a module: the name of what it is fused into, else its own."""
+    parent, dot, last = name.rpartition(".")
+    return f"{parent}{dot}{_PARENTS.get(last, last)}"
 
 
 class ModuleIndex:
@@ -70,6 +80,8 @@ class ModuleIndex:
         self._inside: dict[str, list[int]] = {}
         self._starts: dict[str, list[int]] = {}
         self._stems: dict[str, list[tuple[int, re.Pattern[str]]]] = {}
+        self._shards: list[tuple[int, re.Pattern[str]]] = []
+        self._engine: list[tuple[int, str]] = []
         self._lengths: set[int] = set()
         for position, (stated, matching) in enumerate(patterns):
             plain = stated.strip(".").removesuffix(".weight")
@@ -79,6 +91,10 @@ class ModuleIndex:
                 filed = self._inside if matching == "components" else self._starts
                 filed.setdefault(plain, []).append(position)
                 self._lengths.add(plain.count(".") + 1)
+            elif matching == "shards":
+                self._shards.append((position, re.compile(_expression(stated, matching))))
+            elif matching == "substring":
+                self._engine.append((position, stated))
             else:
                 stem = _stem(stated) if matching in ("wildcard", "below") else ""
                 compiled = re.compile(_expression(stated, matching))
@@ -86,7 +102,19 @@ class ModuleIndex:
 
     def find(self, module: str, start: int = 0) -> int | None:
         """The position of the first pattern from `start` on that covers a module, None when none does."""
-        return min(self._candidates(names_of(module), start), default=None)
+        own = self._by_own_names(shard_names_of(module), start) if self._shards or self._engine else ()
+        return min((*self._candidates(names_of(module), start), *own), default=None)
+
+    def _by_own_names(self, stored: tuple[str, ...], start: int) -> Iterator[int]:
+        for position, pattern in self._shards:
+            if position >= start and any(pattern.match(name) for name in stored):
+                yield position
+                break
+        fused = [_fused(name) for name in stored] if self._engine else []
+        for position, letters in self._engine:
+            if position >= start and any(letters in name for name in fused):
+                yield position
+                break
 
     def _candidates(self, names: tuple[str, ...], start: int) -> Iterator[int]:
         for filed, asked in (
@@ -152,4 +180,4 @@ def _expression(stated: str, matching: Matching) -> str:
         re.compile(text)
     except re.error:
         text = re.escape(text)
-    return text if matching == "regex" else f".*(?:{text})"
+    return text if matching in ("regex", "shards") else f".*(?:{text})"

@@ -329,3 +329,25 @@ def test_scales_of_fp8_blocks_are_of_either_type(tmp_path: Path, dtype: str) -> 
     seen = looked_at(tmp_path / "m", claimed(claim), change=change)
     assert codes(seen) == {}
     assert not [each for each in verify(Request(tmp_path / "m")).faults if "scale" in each.code]
+
+
+def test_a_pattern_with_a_fused_name_ignores_nothing_where_its_parts_are_stored(tmp_path: Path) -> None:
+    """vLLM 0.27.1 holds patterns to ignore to the parts alone (should_ignore_layer)."""
+    nvfp4 = CLAIMS["ct-nvfp4"]
+    seen = looked_at(
+        tmp_path / "m",
+        claimed({**nvfp4, "ignore": ["lm_head"]}),
+        claimed({**nvfp4, "ignore": ["lm_head", "re:.*qkv_proj", "re:.*gate_up_proj$"]}),
+    )
+    assert codes(seen) == {}
+
+
+def test_modules_that_fp8_leaves_out_by_their_parents_name_are_told(tmp_path: Path) -> None:
+    claim = {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
+    by_parent = claimed({**claim, "modules_to_not_convert": ["lm_head", "model.layers.1.mlp"]})
+    (problem,) = looked_at(tmp_path / "parent", by_parent).problems
+    assert (problem.code, problem.severity) == ("ignored-by-parent", "warn")
+    assert "3 modules, such as model.layers.1.mlp." in problem.text
+    names = [f"model.layers.1.mlp.{each}_proj" for each in ("gate", "up", "down")]
+    by_name = claimed({**claim, "modules_to_not_convert": ["lm_head", *names]})
+    assert codes(looked_at(tmp_path / "name", by_name)) == {}

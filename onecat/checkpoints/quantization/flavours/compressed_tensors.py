@@ -53,7 +53,7 @@ def compressed_tensors(claim: Claim) -> Quantization:
         for target in group.words("targets") or ("Linear",):
             rule = _target(target, scheme)
             (by_class if rule.matching == "all" else by_name).append(rule)
-    rules = [*(Rule(each, None, _matching(each)) for each in ignored), *by_name, *by_class]
+    rules = [*(Rule(each, None, _ignoring(each)) for each in ignored), *by_name, *by_class]
     return schemes.quantization(
         "compressed-tensors", "compressed-tensors", rules, format=form, ignored=ignored, kv_cache=asked_kv_cache(claim)
     )
@@ -61,6 +61,11 @@ def compressed_tensors(claim: Claim) -> Quantization:
 
 def _matching(stated: str) -> Matching:
     return "regex" if stated.startswith("re:") else "name"
+
+
+def _ignoring(stated: str) -> Matching:
+    """Patterns to ignore are held to q_proj, k_proj and v_proj, and never to the qkv_proj that they become."""
+    return "shards" if stated.startswith("re:") else "name"
 
 
 def _target(stated: str, scheme: WeightScheme | None) -> Rule:

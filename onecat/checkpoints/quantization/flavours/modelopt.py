@@ -58,7 +58,7 @@ def modelopt(claim: Claim) -> Quantization:
     stated = (inner.word("quant_algo") or "").upper()
     ignored = inner.words("exclude_modules", "ignore")
     rules = [Rule(each, None, "wildcard") for each in ignored]
-    rules += [Rule(each, None, "components") for each in ignored if "*" not in each]
+    rules += [Rule(each, None, "substring") for each in ignored if "*" not in each]
     rules += [Rule(each, None, "components") for each in NEVER]
     if stated == "MIXED_PRECISION":
         rules += _layers(inner)

@@ -105,3 +105,21 @@ def test_filing_patterns_changes_no_answer(patterns: list[tuple[str, Matching]],
 @given(st.text(max_size=40), st.sampled_from(["name", "wildcard", "components", "below", "regex", "search"]))
 def test_no_pattern_that_a_file_may_hold_breaks_anything(stated: str, matching: Matching) -> None:
     covers(stated, matching, "model.layers.0.mlp.up_proj")
+
+
+@pytest.mark.parametrize(
+    ("stated", "matching", "module", "covered"),
+    [
+        ("re:.*qkv_proj", "shards", "model.layers.0.self_attn.q_proj", False),
+        ("re:.*qkv_proj", "regex", "model.layers.0.self_attn.q_proj", True),
+        ("re:.*qkv_proj", "shards", "model.layers.0.self_attn.qkv_proj", True),
+        ("re:.*self_attn", "shards", "model.layers.0.self_attn.q_proj", True),
+        ("self_attn.q", "substring", "model.layers.0.self_attn.q_proj", True),
+        ("q_proj", "substring", "model.layers.0.self_attn.q_proj", False),
+        ("mlp.gate", "substring", "model.layers.0.mlp.gate_proj", True),
+        ("model.layers.1", "substring", "model.layers.10.mlp.down_proj", True),
+        ("mlp.gate", "substring", "model.layers.0.mlp.down_proj", False),
+    ],
+)
+def test_patterns_that_see_one_kind_of_names_alone(stated: str, matching: Matching, module: str, covered: bool) -> None:
+    assert Rule(stated, None, matching).matches(module) is covered
