@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,11 @@ from hypothesis import strategies as st
 
 from onecat.checkpoints import write_tiny_checkpoint
 from onecat.config import deployment_name, load_deployment, load_profile, starter_text
-
-ONECAT = str(Path(sys.executable).with_name("onecat"))
+from tests.unit.cli.in_process import run_onecat
 
 
 def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([ONECAT, *arguments], cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return run_onecat(*arguments, directory=directory)
 
 
 @pytest.fixture(scope="module")

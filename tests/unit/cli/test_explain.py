@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from pathlib import Path
 
-ONECAT = str(Path(sys.executable).with_name("onecat"))
+from tests.unit.cli.in_process import run_onecat
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([ONECAT, "explain", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return run_onecat("explain", *arguments)
 
 
 def test_the_page_of_a_check_says_what_is_claimed_elsewhere_and_whether_it_is_so() -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from onecat.checkpoints import write_tiny_checkpoint
-
-ONECAT = str(Path(sys.executable).with_name("onecat"))
+from tests.unit.cli.in_process import run_onecat
 
 
 @pytest.fixture
@@ -25,14 +24,8 @@ def site(tmp_path: Path) -> Path:
 
 
 def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [ONECAT, "export", *arguments],
-        cwd=directory,
-        env={"PATH": "/nonexistent", "HOME": "/nonexistent", "DOCKER_HOST": "unix:///nonexistent"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    nothing = {"PATH": "/nonexistent", "HOME": "/nonexistent", "DOCKER_HOST": "unix:///nonexistent"}
+    return run_onecat("export", *arguments, directory=directory, environment=nothing)
 
 
 def test_one_file_is_printed_and_several_are_named(site: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,13 @@ from onecat.checkpoints import inspect, write_tiny_checkpoint
 from onecat.cli.model_inspect import inspection_of
 from onecat.render.models import model_document
 from tests.testbed import quantised_checkpoints
+from tests.unit.cli.in_process import run_onecat
 
-ONECAT = str(Path(sys.executable).with_name("onecat"))
 CONFIGS = Path(__file__).parents[4] / "shared" / "fixtures" / "config"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [ONECAT, "model", "inspect", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True
-    )
+    return run_onecat("model", "inspect", *arguments)
 
 
 def document(*arguments: str) -> dict[str, Any]:
@@ -111,8 +108,8 @@ def test_a_published_config_alone_tells_what_the_weights_take(
 
 def test_the_group_alone_shows_its_help_as_other_groups_do() -> None:
     for group in ("model", "profile"):
-        done = subprocess.run([ONECAT, group], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        asked = subprocess.run([ONECAT, group, "--help"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        done = run_onecat(group)
+        asked = run_onecat(group, "--help")
         assert (done.returncode, done.stdout, done.stderr) == (0, asked.stdout, "")
         assert not [line for line in done.stdout.splitlines() if line.endswith("...") and "[OPTIONS]" not in line]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,11 @@ import pytest
 from onecat.checkpoints import write_tiny_checkpoint
 from onecat.checkpoints.integrity import Progress
 from onecat.render.verifications import progress_line
-
-ONECAT = str(Path(sys.executable).with_name("onecat"))
+from tests.unit.cli.in_process import run_onecat
 
 
 def run(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "ONECAT_HOME": str(home), "COLUMNS": "80"}
-    argv = [ONECAT, "model", "verify", *arguments]
-    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment)
+    return run_onecat("model", "verify", *arguments, environment={"ONECAT_HOME": str(home)})
 
 
 @pytest.fixture

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ONECAT = str(Path(sys.executable).with_name("onecat"))
-CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "torch_dtype": "bfloat16",
-    "num_hidden_layers": 32,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "max_position_embeddings": 8192,
-    "vocab_size": 128256,
-}
+from tests.unit.cli.in_process import run_onecat
+from tests.unit.planner import examples
+
+CONFIG = {**examples.CONFIG, "max_position_embeddings": 8192}
 
 
 @pytest.fixture
@@ -37,15 +25,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def run(directory: Path, *arguments: str, code: int = 0) -> str:
-    environment = {**os.environ, "ONECAT_HOME": str(directory / "home"), "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(
-        [ONECAT, "plan", *arguments],
-        cwd=directory,
-        env=environment,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
+    done = run_onecat("plan", *arguments, directory=directory, environment={"ONECAT_HOME": str(directory / "home")})
     assert done.returncode == code, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout if code < 2 else done.stderr
 

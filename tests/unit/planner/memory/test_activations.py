@@ -15,6 +15,7 @@ from onecat.planner.memory.overhead import outside_bytes, overhead_bytes
 from onecat.planner.memory.runners import runner_of
 from onecat.planner.memory.stages import Stage
 from onecat.planner.memory.versions import behaviour_of
+from tests.unit.planner.examples import CONFIG as LLAMA_8B
 from tests.unit.planner.memory.examples import (
     A100,
     ALL,
@@ -29,18 +30,6 @@ from tests.unit.planner.memory.examples import (
     settings,
 )
 
-LLAMA_8B = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "torch_dtype": "bfloat16",
-    "num_hidden_layers": 32,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "max_position_embeddings": 131072,
-    "vocab_size": 128256,
-}
 QWEN2_5_32B = {
     "architectures": ["Qwen2ForCausalLM"],
     "model_type": "qwen2",
