@@ -38,6 +38,23 @@ def check_places(directory: Path, paths: Iterable[str]) -> None:
             raise _in_the_way(place, "file", "directory")
 
 
+def check_writable(directory: Path) -> None:
+    """Raises OnecatError when this user may not make `directory`, or files in it: before anything is asked of a hub."""
+    try:
+        there = next(each for each in (directory.absolute(), *directory.absolute().parents) if each.exists())
+        allowed = os.access(there, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+        where = there
+    except PermissionError as error:
+        allowed, where = False, Path(error.filename or directory)
+    if not allowed:
+        raise OnecatError(
+            f"you may not write to {where}",
+            expected="a directory of your own",
+            where=str(directory),
+            next_steps=["pull into another directory, or check its owner and mode: ls -ld"],
+        )
+
+
 def _in_the_way(place: Path, is_there: str, wanted: str) -> OnecatError:
     return OnecatError(
         f"{place} is a {is_there}, and the source has a {wanted} of that name",

@@ -8,20 +8,18 @@ import os
 import shlex
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import write_atomically
 from onecat.pull import manifest
-from onecat.pull.address import list_address, with_checksums
 from onecat.pull.asking import Asker
 from onecat.pull.connection import Connection
 from onecat.pull.crew import FULL, Crew
 from onecat.pull.crowd import Crowd
-from onecat.pull.hub import list_model
+from onecat.pull.listing import list_source
 from onecat.pull.names import check_together
 from onecat.pull.part import Part, allocated
 from onecat.pull.places import check_places, ignores_case, state_directory
@@ -29,8 +27,9 @@ from onecat.pull.present import Present, look, refuse_foreign
 from onecat.pull.records import Listing, Progress, Pulled, PulledFile, PullRequest, RemoteFile
 from onecat.pull.retries import RetryPolicy
 from onecat.pull.selection import Selection, select
-from onecat.pull.sources import HubSource, Source, parse_source
+from onecat.pull.sources import parse_source
 from onecat.pull.space import check_room, gigabytes, room
+from onecat.pull.speed import speeds
 from onecat.pull.state import PullState, Recorded, note_finished, only_pull, read_state, write_state
 from onecat.pull.token import read_token
 from onecat.pull.transfer import Transfer
@@ -42,7 +41,6 @@ _TICK_SECONDS = 0.1
 _POLICY = RetryPolicy()
 _FIRST_ATTEMPTS = 4
 """For the listing: a person waits there, and may have mistyped a name."""
-_SPEED_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,9 @@ def pull(request: PullRequest, teller: Teller, policy: RetryPolicy = _POLICY) ->
         raise OnecatError(f"{request.directory} is no directory", expected="a directory, or a new name")
     connection = Connection(source.origin, token, request.stall_seconds, request.jobs, request.insecure_http)
     with contextlib.closing(connection):
-        listing = _listed(source, Asker(connection, replace(policy, attempts=_FIRST_ATTEMPTS), teller.say), request)
+        listing = list_source(
+            source, Asker(connection, replace(policy, attempts=_FIRST_ATTEMPTS), teller.say), request.manifest
+        )
         chosen = select(listing.files, request.include, request.exclude)
         check_places(request.directory, [each.path for each in chosen.files])
         if request.dry_run:
@@ -78,31 +78,6 @@ def pull(request: PullRequest, teller: Teller, policy: RetryPolicy = _POLICY) ->
         request.directory.mkdir(parents=True, exist_ok=True)
         with only_pull(request.directory, teller.say):
             return _Run(request, listing, chosen, connection, policy, teller).fetch(began)
-
-
-def _listed(source: Source, asker: Asker, request: PullRequest) -> Listing:
-    asker.say(f"listing {source.text}")
-    listing = list_model(source, asker) if isinstance(source, HubSource) else list_address(source, asker)
-    if request.manifest is None:
-        return listing
-    try:
-        text = request.manifest.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise OnecatError(
-            f"the manifest cannot be read: {error.strerror}", where=str(request.manifest), expected="a file"
-        ) from error
-    sums = manifest.parse(text, str(request.manifest))
-    files = with_checksums(list(listing.files), sums, str(request.manifest))
-    absent = sorted(sums.keys() - {each.path for each in files})
-    if absent:
-        raise OnecatError(
-            f"the manifest names {absent[0]}, which the source does not have",
-            expected="a manifest of this source",
-            where=str(request.manifest),
-            details=[f"also {each}" for each in absent[1:20]],
-            code=ExitCode.NO,
-        )
-    return Listing(listing.source, tuple(files), listing.revision)
 
 
 def _dry(request: PullRequest, listing: Listing, chosen: Selection, teller: Teller, began: float) -> Pulled:
@@ -185,7 +160,7 @@ class _Run:
         kept = 0
         try:
             crew.start()
-            for speed in _speeds(lambda: crew.received):
+            for speed in speeds(lambda: crew.received):
                 self._teller.show(Progress(crew.done, total, speed, crew.files_done, len(missing)))
                 if not crew.is_running:
                     break
@@ -307,14 +282,3 @@ class _Run:
 def _result(file: RemoteFile, row: Recorded, state: str) -> PulledFile:
     checked = "sha256" if file.sha256 is not None else "git-blob" if file.blob is not None else None
     return PulledFile(file.path, row.size, state, row.sha256, checked)  # type: ignore[arg-type]
-
-
-def _speeds(received: Callable[[], int]) -> Iterator[float]:
-    """Bytes per second over the last seconds, one value at each turn."""
-    seen: deque[tuple[float, int]] = deque()
-    while True:
-        now, count = time.monotonic(), received()
-        seen.append((now, count))
-        while now - seen[0][0] > _SPEED_SECONDS:
-            seen.popleft()
-        yield (count - seen[0][1]) / max(now - seen[0][0], _TICK_SECONDS)

@@ -119,6 +119,11 @@ def checked_url(url: str, insecure_http: bool) -> str:
     return urlunsplit(parts._replace(fragment=""))
 
 
+def is_private(url: str) -> bool:
+    """Whether nobody between reads what is sent to an address: https, or this machine itself."""
+    return urlsplit(url).scheme == "https" or is_loopback(url)
+
+
 def is_loopback(url: str) -> bool:
     """Whether an address is of this machine itself."""
     return _LOOPBACK.fullmatch(urlsplit(url).hostname or "") is not None

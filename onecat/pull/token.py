@@ -1,8 +1,9 @@
-"""A token for a hub: read from a file that only its owner can read, and never shown."""
+"""A token for a hub: from a file that only its owner can read, or from the environment, and never shown."""
 
 from __future__ import annotations
 
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from onecat.errors import OnecatError
@@ -42,11 +43,26 @@ def read_token(path: Path) -> Token:
             expected="mode 0600",
             next_steps=[f"chmod 600 {path}", "and make a new token if others use this machine"],
         )
+    return _only_token(content, "the token file", str(path))
+
+
+def environment_token(environment: Mapping[str, str]) -> Token | None:
+    """The token in HF_TOKEN, None where it is not set, empty, or HF_HUB_DISABLE_IMPLICIT_TOKEN says to leave it.
+
+    Source: https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables.
+
+    Raises OnecatError when it holds no single token; its text is not told.
+    """
+    stated = environment.get("HF_TOKEN", "").strip()
+    if not stated or environment.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").upper() in ("1", "ON", "YES", "TRUE"):
+        return None
+    return _only_token(stated.encode("utf-8", "surrogateescape"), "HF_TOKEN", None)
+
+
+def _only_token(content: bytes, place: str, where: str | None) -> Token:
     words = content.split()
     if len(words) != 1 or len(content) > 65536 or not words[0].isascii() or not words[0].decode("ascii").isprintable():
         raise OnecatError(
-            "the token file does not hold one token",
-            where=str(path),
-            expected="one line of printable ASCII without blanks",
+            f"{place} does not hold one token", where=where, expected="one line of printable ASCII without blanks"
         )
     return Token(words[0].decode("ascii"))
