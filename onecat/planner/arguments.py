@@ -1,27 +1,20 @@
-"""Arguments that the planner chooses where nobody set them, each with its reason. Pure.
+"""Sizes that the planner chooses for a layout where nobody set them, each with its reason. Pure.
 
-Each proposal takes the question with the flags that are settled so far: `TYPES` before layouts are compared, whose
-memory they decide about, and `SIZES` for the layout that is chosen.
+The batch comes first, then whether CUDA graphs are worth their memory, then the context: it gets what the others leave,
+and is shortened only where they leave too little. Each decision sees those before it, and the batch is asked again
+until it is one that the KV cache holds with all that follows from it; so every reason tells the numbers of the plan.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from onecat.engines import BFLOAT16_CAPABILITY
-from onecat.planner.flags import FlagValue, Setting, shown
 from onecat.planner.hardware import GIB
-from onecat.planner.memory import Device
-from onecat.planner.memory.settings import resolved_dtype
 from onecat.planner.prompts import Prompts
+from onecat.planner.proposals import Asked, Proposal, Propose, is_set, proposed, with_proposal
 from onecat.planner.records import Layout
-from onecat.planner.sizing import AUTO_LENGTHS, SHORTEST, Question, held_at_once, size, with_flags
-
-FP8_KV_CAPABILITY = 89
-FLASH_ATTENTION_CAPABILITY = 80
-"""As in refusals/kv_cache.py: vllm/v1/attention/backends/triton_attn.py, flash_attn.py, flashinfer.py."""
+from onecat.planner.sizing import AUTO_LENGTHS, SHORTEST, Question, Sizing, held_at_once, size, with_flags
 
 SAFETY = 0.97
 """Of the longest context that fits: the engine measures a few percent more or less than the estimate says."""
@@ -31,35 +24,11 @@ EAGER_TIMES = 2
 
 BLOCK = 16
 MOST_SEQS = 1024
+MOST_ROUNDS = 8
+"""In which a batch is lowered until the KV cache holds it: two or three do, since a smaller one leaves more room."""
+
+SEQS, LENGTH = "max-num-seqs", "max-model-len"
 TUNING_SOURCE = "https://docs.vllm.ai/en/latest/configuration/optimization/"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a proposal looks at. is_open: nobody but the planner chooses, as for cards alone without a profile.
-    none_holds: words for that no layout holds the whole context, where several were compared."""
-
-    question: Question
-    layout: Layout
-    prompts: Prompts | None
-    is_open: bool
-    none_holds: str = ""
-
-
-@dataclass(frozen=True)
-class Proposal:
-    name: str
-    value: FlagValue
-    why: str
-    source: str | None = None
-
-
-Propose = Callable[[Asked], Proposal | None]
-
-
-def with_types(question: Question, *, is_open: bool = False) -> Question:
-    """The question with the data types that the planner chooses."""
-    return _with(question, TYPES, Asked(question, Layout(), None, is_open))
 
 
 def with_sizes(
@@ -73,86 +42,90 @@ def with_sizes(
     """The question with the lengths and batches that the planner chooses for a layout.
 
     Parameters:
+        is_open: nobody but the planner chooses, as for cards alone without a profile.
         none_holds: layouts were compared, and none holds the checkpoint's whole context.
     """
     told = ", and no layout of these cards holds it" if none_holds else ""
-    return _with(question, SIZES, Asked(question, layout, prompts, is_open, told))
+    asked = Asked(question, layout, prompts, is_open, told)
+    count = _most_held(asked)
+    found = _with_batch(asked, count)
+    if count is None or prompts is None:
+        return found
+    told_seqs = _why_held(prompts, size(found, layout), count)
+    return found if told_seqs is None else _with_batch(asked, count, told_seqs)
 
 
-def _with(question: Question, proposals: Sequence[Propose], asked: Asked) -> Question:
-    for propose in proposals:
-        found = propose(replace(asked, question=question))
-        flag = question.schema.flag(found.name, found.value) if found is not None else None
-        if found is None or flag is None:
-            continue
-        below = question.settings.get(found.name)
-        over = f"; the profile's {shown(below.value)} gives way" if below is not None else ""
-        setting = Setting(flag, found.value, "planner", found.why + over, None, found.source)
-        question = replace(question, settings={**question.settings, found.name: setting})
-    return question
+def with_batch(
+    question: Question, layout: Layout, prompts: Prompts | None = None, *, is_open: bool = False
+) -> Question:
+    """As `with_sizes`, with the context left as long as it was asked for: as layouts are compared."""
+    found = with_sizes(question, layout, prompts, is_open=is_open)
+    settings = {name: setting for name, setting in found.settings.items() if name != LENGTH}
+    if LENGTH in question.settings:
+        settings[LENGTH] = question.settings[LENGTH]
+    return replace(found, settings=settings)
 
 
-def _dtype(asked: Asked) -> Proposal | None:
-    """Where the card lacks the checkpoint's type, the type that the engine falls back to, written out."""
+def _most_held(asked: Asked) -> int | None:
+    """The most requests of those to come that the KV cache holds, once it has what so many leave of the memory.
+
+    None where they are not to be chosen, or not even one leaves anything for the KV cache.
+    """
+    if asked.prompts is None or is_set(asked.question, SEQS):
+        return None
+    count = holds = _held(asked, 1)
+    for _ in range(MOST_ROUNDS):
+        if not count:
+            return None
+        holds = _held(asked, count)
+        if holds >= count:
+            break
+        count = holds or _round_down(count // 2)
+    return holds if holds > count and _held(asked, holds) >= holds else count
+
+
+def _held(asked: Asked, count: int) -> int:
+    """How many requests of those to come the KV cache holds with a batch of `count`; 0 where there is no room."""
+    found = size(_with_batch(asked, count), asked.layout)
+    capacity = None if found is None else found.estimate.capacity
+    if found is None or capacity is None or not capacity.tokens or asked.prompts is None:
+        return 0
+    return _round_down(max(1, min(MOST_SEQS, int(held_at_once(found, _usual(asked.prompts))))))
+
+
+def _with_batch(asked: Asked, count: int | None, why: str = "") -> Question:
+    """The question with a batch, None for what is there, and with all that follows from it."""
     question = asked.question
-    capability, stored = question.capability, question.checkpoint.architecture.dtype
-    if "dtype" in question.settings or not asked.is_open or capability is None or stored != "bfloat16":
-        return None
-    if capability >= BFLOAT16_CAPABILITY:
-        return None
-    chosen = resolved_dtype("auto", question.checkpoint.architecture, Device(None, 0, capability=capability))
-    why = f"the checkpoint is in bfloat16, which needs compute capability 8.0; the card has {_told(capability)}"
-    if chosen == "float32":
-        kind = question.checkpoint.architecture.model_type
-        why += f", and the engine refuses float16 for model type {kind}: float32 takes twice the memory"
-    return Proposal("dtype", chosen, why, "https://docs.vllm.ai/en/latest/configuration/engine_args/")
+    if count is not None:
+        question = with_proposal(question, Proposal(SEQS, count, why, TUNING_SOURCE))
+    return proposed(replace(asked, question=question), FOLLOWING)
 
 
-def _kv_cache_dtype(asked: Asked) -> Proposal | None:
-    """A checkpoint that asks for an FP8 KV cache, on a card that cannot have one."""
-    question = asked.question
-    claimed = question.checkpoint.quantization
-    wants = claimed is not None and claimed.kv_cache is not None and claimed.kv_cache.startswith("fp8")
-    capability = question.capability
-    if "kv-cache-dtype" in question.settings or not wants or capability is None or capability >= FP8_KV_CAPABILITY:
-        return None
-    if question.hardware.platform != "cuda" or question.schema.unknown is not None:
-        return None
-    if capability >= FLASH_ATTENTION_CAPABILITY and question.value("attention-backend") != "TRITON_ATTN":
-        return None
-    held = "bfloat16" if capability >= BFLOAT16_CAPABILITY else "float16"
-    why = (
-        "the checkpoint asks for an FP8 KV cache, which needs compute capability 8.9 here; "
-        f"the card has {_told(capability)}"
-    )
-    return Proposal("kv-cache-dtype", held, why)
+def _usual(prompts: Prompts) -> float:
+    """Tokens that a request takes on average, its last block half full."""
+    return prompts.mean + BLOCK / 2
 
 
-def _max_num_seqs(asked: Asked) -> Proposal | None:
-    """As many requests as the KV cache holds of those that are to come."""
-    question, prompts = asked.question, asked.prompts
-    if prompts is None or _is_set(question, "max-num-seqs"):
+def _why_held(prompts: Prompts, found: Sizing | None, count: int) -> str | None:
+    """Why a batch is as large as it is, in the numbers of the final sizes."""
+    capacity = None if found is None else found.estimate.capacity
+    if found is None or capacity is None:
         return None
-    found = size(question, asked.layout)
-    capacity = found.estimate.capacity if found is not None else None
-    if found is None or capacity is None or not capacity.tokens:
-        return None
-    holds = held_at_once(found, prompts.mean + BLOCK / 2)
-    count = _round_down(max(1, min(MOST_SEQS, int(holds))))
-    why = (
+    holds = held_at_once(found, _usual(prompts))
+    return (
         f"{prompts.stated}: a request takes {prompts.mean:.0f} tokens on average, and the KV cache of "
         f"{capacity.tokens:,} tokens holds {holds:.0f} of them; more would be put off and begun again"
     )
-    return Proposal("max-num-seqs", count, why, TUNING_SOURCE)
 
 
 def _max_num_batched_tokens(asked: Asked) -> Proposal | None:
     """A step long enough that most prompts are read at once, beside the answers that go on."""
     question, prompts = asked.question, asked.prompts
-    if prompts is None or _is_set(question, "max-num-batched-tokens"):
+    if prompts is None or is_set(question, "max-num-batched-tokens"):
         return None
     usual = prompts.prompt_at(0.9)
-    seqs = question.count("max-num-seqs") or 256
+    found = size(question, asked.layout)
+    seqs = question.count(SEQS) or (256 if found is None else found.settings.max_num_seqs)
     wanted = usual + seqs
     tokens = min(16384, max(2048, 1 << math.ceil(math.log2(wanted))))
     why = (
@@ -184,7 +157,7 @@ def _enforce_eager(asked: Asked) -> Proposal | None:
 def _max_model_len(asked: Asked) -> Proposal | None:
     """For cards alone: the longest context that fits, where the checkpoint's own does not."""
     question = asked.question
-    if not asked.is_open or _is_set(question, "max-model-len") or question.value("max-model-len") in AUTO_LENGTHS:
+    if not asked.is_open or is_set(question, LENGTH) or question.value(LENGTH) in AUTO_LENGTHS:
         return None
     found = size(question, asked.layout)
     if found is None or found.fits or found.largest < SHORTEST or found.estimate.estimated:
@@ -195,13 +168,7 @@ def _max_model_len(asked: Asked) -> Proposal | None:
         f"the checkpoint allows {found.possible}, for which {short:.1f} GiB are missing{asked.none_holds}; the longest "
         f"that fits is {found.largest}, less 3 % for what the engine measures otherwise"
     )
-    return Proposal("max-model-len", length, why)
-
-
-def _is_set(question: Question, name: str) -> bool:
-    """Whether a person set it; what a profile says of batches gives way to known prompts."""
-    setting = question.settings.get(name)
-    return setting is not None and setting.layer != "profile"
+    return Proposal(LENGTH, length, why)
 
 
 def _round_down(count: int) -> int:
@@ -210,9 +177,4 @@ def _round_down(count: int) -> int:
     return count // step * step
 
 
-def _told(capability: int) -> str:
-    return f"{capability // 10}.{capability % 10}"
-
-
-TYPES: tuple[Propose, ...] = (_dtype, _kv_cache_dtype)
-SIZES: tuple[Propose, ...] = (_enforce_eager, _max_model_len, _max_num_seqs, _max_num_batched_tokens)
+FOLLOWING: tuple[Propose, ...] = (_max_num_batched_tokens, _enforce_eager, _max_model_len)

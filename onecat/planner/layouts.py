@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from onecat.planner.cost import Cost, Load, cost_of, exchanged_bytes, load_of
@@ -78,7 +78,12 @@ def wanted_of(question: Question, prompts: Prompts | None = None) -> Wanted:
     return Wanted(possible, 1, f"the checkpoint's whole context of {possible:,} tokens")
 
 
-def ranked(question: Question, most: int | None = None, prompts: Prompts | None = None) -> tuple[Candidate, ...]:
+def ranked(
+    question: Question,
+    most: int | None = None,
+    prompts: Prompts | None = None,
+    settled: Callable[[Question, Layout], Question] | None = None,
+) -> tuple[Candidate, ...]:
     """All layouts that the model's heads, layers and blocks allow, the best first.
 
     First those that hold the wanted context: among them the one whose token costs least when the machine is busy, and
@@ -87,9 +92,13 @@ def ranked(question: Question, most: int | None = None, prompts: Prompts | None 
 
     Parameters:
         most: cards to use at most; None for all.
+        settled: the question with what a layout gets beside, as the size of its batch; None for what is set.
     """
     count = min(len(question.hardware.cards), most or MOST_CARDS, MOST_CARDS)
-    tried = (candidate(asked, layout, prompts) for layout, asked in _possible(question, count))
+    tried = (
+        candidate(asked if settled is None else settled(asked, layout), layout, prompts)
+        for layout, asked in _possible(question, count)
+    )
     found = [each for each in tried if each is not None]
     if not found:
         return ()

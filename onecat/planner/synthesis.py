@@ -11,10 +11,11 @@ from onecat.checkpoints import Checkpoint
 from onecat.config import Deployment, Profile
 from onecat.engines import FlagSchema, parse_size
 from onecat.facts import Facts
-from onecat.planner.arguments import with_sizes, with_types
+from onecat.planner.arguments import with_batch, with_sizes
 from onecat.planner.bare import NAME, schema_for
 from onecat.planner.command import arguments_of, environment_reasons
 from onecat.planner.cost import cost_of, load_of
+from onecat.planner.data_types import with_types
 from onecat.planner.flags import FIELDS, FlagValue, Setting, layered, shown
 from onecat.planner.hardware import hardware_of
 from onecat.planner.layouts import EXPERT_PARALLEL, Candidate, candidate, ranked
@@ -101,16 +102,20 @@ def _decide(question: Question, profile: Profile, prompts: Prompts | None) -> De
     open_layout = not profile.launch.layouts and not any(name in question.settings for name in FIELDS)
     is_open = not profile.launch.layouts
     question = with_types(question, is_open=is_open)
-    compared = ranked(question, prompts=prompts) if len(question.hardware.cards) > 1 else ()
+
+    def with_own(asked: Question, layout: Layout) -> Question:
+        return with_batch(asked, layout, prompts, is_open=is_open)
+
+    compared = ranked(question, prompts=prompts, settled=with_own) if len(question.hardware.cards) > 1 else ()
     if open_layout and compared:
         question = _with_layout(question, compared[0])
     layout = layout_of(question.settings, question.schema)
-    none_holds = bool(compared) and all(each.holds != "whole" for each in compared)
+    none_holds = bool(compared) and all(each.sizing.largest < (each.sizing.possible or 0) for each in compared)
+    if compared and all(each.layout != layout for each in compared):
+        own = candidate(with_own(question, layout), layout, prompts)
+        compared = compared if own is None else (*compared, own)
     question = with_sizes(question, layout, prompts, is_open=is_open, none_holds=none_holds)
     sizing = size(question, layout)
-    if compared and all(each.layout != layout for each in compared):
-        own = candidate(question, layout, prompts)
-        compared = compared if own is None else (*compared, own)
     return Decision(question, layout, sizing, compared)
 
 

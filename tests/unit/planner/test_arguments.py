@@ -61,7 +61,7 @@ def test_known_prompts_set_the_sizes_of_a_batch() -> None:
     assert seqs is not None and tokens is not None
     assert (seqs.origin, tokens.origin) == ("planner", "planner")
     assert plan.kv_tokens is not None
-    assert int(seqs.value) == pytest.approx(plan.kv_tokens / SHORT.mean, rel=0.15)
+    assert 0 <= plan.kv_tokens / SHORT.mean - int(seqs.value) < 8, "as many as are held, in steps of 8"
     assert int(tokens.value) >= 2048 + int(seqs.value)
     assert SHORT.stated in seqs.why and "chunked prefill" in tokens.why
 
