@@ -10,7 +10,7 @@ from typing import Literal
 
 from onecat.checkpoints.collapsing import collapsed
 from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
-from onecat.checkpoints.numbering import missing_of_series
+from onecat.checkpoints.numbering import counted, missing_of_series
 from onecat.checkpoints.records import Problem
 from onecat.checkpoints.safetensors_header import (
     Header,
@@ -69,7 +69,7 @@ def read_directory(directory: Path) -> Source:
         problems += [_cut(directory / name) for name in headers.without_weights]
     if complete:
         problems.append(
-            Problem("headers-only", f"holds the headers of {len(chosen)} weight files, not the weights",
+            Problem("headers-only", f"holds the headers of {counted(len(chosen), 'weight file')}, not the weights",
                     str(directory), "download the weights before you serve from here", "info")
         )  # fmt: skip
     if not any((directory / name).is_file() for name in TOKENIZER_FILES):

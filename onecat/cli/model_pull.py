@@ -41,7 +41,10 @@ def pull_model(
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option("--token-file", help="File of mode 0600 with a token; only SOURCE's own host gets to see it."),
+        typer.Option(
+            "--token-file",
+            help="File of mode 0600 with a token, in place of HF_TOKEN; only SOURCE's own host gets to see it.",
+        ),
     ] = None,
     include: Annotated[
         list[str] | None, typer.Option("--include", metavar="GLOB", help="Fetch only these files; several times.")

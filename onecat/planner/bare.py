@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,6 +18,12 @@ from onecat.knowledge.hardware import GpuModel, find_gpu, gpu_names
 
 NAME = "gpu"
 """What stands in place of a profile's name."""
+
+NEAREST = 5
+"""Names that are offered first in place of one that is not known."""
+
+DETAIL_WIDTH = 76
+"""Characters of one line of details, which are indented by 4."""
 
 UNSET = ("max-model-len", "max-num-seqs", "max-num-batched-tokens", "dtype")
 """Flags of profiles that the planner chooses itself for cards alone."""
@@ -37,8 +44,9 @@ def named_gpu(text: str, memory_gib: float | None = None) -> GpuModel:
     if model is None and told is None:
         raise OnecatError(
             f"onecat knows no GPU `{text}`",
-            expected=f"a name as nvidia-smi prints it, or one of: {', '.join(gpu_names())}",
+            expected=f"a name as nvidia-smi prints it; the nearest are {', '.join(_nearest_names(text))}",
             next_steps=["tell its memory: --gpu-memory GIB"],
+            details=textwrap.wrap(f"known: {', '.join(gpu_names())}", DETAIL_WIDTH, break_on_hyphens=False),
         )
     if model is None:
         return GpuModel(text, "", (), memory_mib=told)
@@ -49,6 +57,19 @@ def named_gpu(text: str, memory_gib: float | None = None) -> GpuModel:
             next_steps=["tell it: --gpu-memory GIB"],
         )
     return model if told is None else replace(model, memory_mib=told)
+
+
+def _nearest_names(text: str) -> list[str]:
+    """The names in the table that are most like what was typed, case aside."""
+    import difflib
+
+    asked = text.casefold()
+
+    def likeness(name: str) -> tuple[bool, float]:
+        known = name.casefold()
+        return asked in known or known in asked, difflib.SequenceMatcher(None, asked, known).ratio()
+
+    return sorted(gpu_names(), key=likeness, reverse=True)[:NEAREST]
 
 
 def schema_for(profile: Profile) -> FlagSchema:

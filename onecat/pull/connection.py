@@ -186,7 +186,7 @@ def _refuse_status(answer: Answer, has_token: bool) -> None:
             expected="a token whose owner may read that model, where the model needs one",
             next_steps=[
                 "open the model's page in a browser: its licence may have to be accepted there first",
-                "set HF_TOKEN to a token with the right to read, or put one into a file of mode 0600: --token-file FILE",
+                "set HF_TOKEN to a token with the right to read, or add --token-file FILE of mode 0600 that holds one",
             ],
             code=ExitCode.NO,
         )

@@ -42,7 +42,8 @@ def check_writable(directory: Path) -> None:
     """Raises OnecatError when this user may not make `directory`, or files in it: before anything is asked of a hub."""
     try:
         there = next(each for each in (directory.absolute(), *directory.absolute().parents) if each.exists())
-        allowed = os.access(there, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+        by_mode = os.access(there, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+        allowed = by_mode or not there.is_dir()  # a file in the way is told as what it is
         where = there
     except PermissionError as error:
         allowed, where = False, Path(error.filename or directory)

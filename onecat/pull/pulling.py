@@ -12,17 +12,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from onecat.checkpoints.numbering import counted
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import write_atomically
 from onecat.pull import manifest
 from onecat.pull.asking import Asker
 from onecat.pull.connection import Connection
+from onecat.pull.credentials import token_for
 from onecat.pull.crew import FULL, Crew
 from onecat.pull.crowd import Crowd
 from onecat.pull.listing import list_source
 from onecat.pull.names import check_together
 from onecat.pull.part import Part, allocated
-from onecat.pull.places import check_places, ignores_case, state_directory
+from onecat.pull.places import check_places, check_writable, ignores_case, state_directory
 from onecat.pull.present import Present, look, refuse_foreign
 from onecat.pull.records import Listing, Progress, Pulled, PulledFile, PullRequest, RemoteFile
 from onecat.pull.retries import RetryPolicy
@@ -31,7 +33,6 @@ from onecat.pull.sources import parse_source
 from onecat.pull.space import check_room, gigabytes, room
 from onecat.pull.speed import speeds
 from onecat.pull.state import PullState, Recorded, note_finished, only_pull, read_state, write_state
-from onecat.pull.token import read_token
 from onecat.pull.transfer import Transfer
 from onecat.pull.web_pages import BEGINNING, refuse_web_page
 
@@ -63,7 +64,9 @@ def pull(request: PullRequest, teller: Teller, policy: RetryPolicy = _POLICY) ->
     source = parse_source(
         request.source, request.revision, request.endpoint or os.environ.get("HF_ENDPOINT"), request.insecure_http
     )
-    token = read_token(request.token_file) if request.token_file is not None else None
+    token = token_for(request, source, os.environ, teller.say)
+    if not request.dry_run:
+        check_writable(request.directory)
     if request.directory.exists() and not request.directory.is_dir():
         raise OnecatError(f"{request.directory} is no directory", expected="a directory, or a new name")
     connection = Connection(source.origin, token, request.stall_seconds, request.jobs, request.insecure_http)
@@ -155,7 +158,9 @@ class _Run:
         sizes = [each.size for each in missing]
         total = None if None in sizes else sum(each or 0 for each in sizes)
         crew = Crew(self._folder, missing, self._transfer, self._request.jobs, self._finish)
-        self._teller.say(f"fetching {len(missing)} files{f', {gigabytes(total)}' if total is not None else ''}")
+        self._teller.say(
+            f"fetching {counted(len(missing), 'file')}{f', {gigabytes(total)}' if total is not None else ''}"
+        )
         interrupted = True
         kept = 0
         try:

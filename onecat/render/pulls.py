@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from onecat.checkpoints.numbering import counted
 from onecat.pull import Progress, Pulled
 from onecat.render.columns import harmless
 
@@ -35,7 +36,7 @@ def progress_line(progress: Progress) -> str:
     percent = f" ({100 * progress.done // progress.total} %)" if progress.total else ""
     left = progress.seconds_left
     rest = f", {duration(left)} left" if left is not None and left < 30 * 86400 else ""
-    files = f"{progress.files_done} of {progress.files} files"
+    files = f"{progress.files_done} of {counted(progress.files, 'file')}"
     return f"{size(progress.done)}{share}{percent}, {size(progress.speed)}/s{rest}; {files}"
 
 
@@ -68,14 +69,12 @@ def lines(found: Pulled) -> list[str]:
     text += [f"{harmless(each.path)}: left out: {each.why}" for each in found.skipped]
     text += [f"note: {harmless(each)}" for each in found.notes]
     revision = f" at {found.revision[:12]}" if found.revision else ""
+    all_of_it = f"{size(found.bytes)} in {counted(len(found.files), 'file')}"
     if found.dry_run:
-        return [
-            *text,
-            f"{size(found.bytes)} in {len(found.files)} files of {found.source}{revision}; nothing was fetched",
-        ]
+        return [*text, f"{all_of_it} of {found.source}{revision}; nothing was fetched"]
     speed = f", {size(found.fetched_bytes / found.seconds)}/s" if found.fetched_bytes and found.seconds > 0 else ""
     text.append(
-        f"{found.directory} is complete: {size(found.bytes)} in {len(found.files)} files{revision}; "
+        f"{found.directory} is complete: {all_of_it}{revision}; "
         f"{size(found.fetched_bytes)} fetched in {duration(found.seconds)}{speed}"
     )
     return [*text, f"check it again at any time: onecat model verify {found.directory} --hash"]

@@ -72,3 +72,13 @@ def test_a_version_without_a_schema_can_be_asked_about_and_says_so() -> None:
         profile_for(named_gpu("h100"), 1, PROFILES, "vllm", "latest")
     with pytest.raises(OnecatError):
         profile_for(named_gpu("h100"), 1, PROFILES, "llama.cpp")
+
+
+@pytest.mark.parametrize(("text", "name"), [("H20O", "h200"), ("rtx 309", "rtx-3090")])
+def test_names_like_the_one_that_was_typed_come_first_and_all_are_told_in_short_lines(text: str, name: str) -> None:
+    with pytest.raises(OnecatError) as caught:
+        named_gpu(text)
+    error = caught.value
+    assert name in str(error.expected) and len(str(error.expected)) < 200
+    assert error.details and all(len(f"  | {line}") <= 80 for line in error.details)
+    assert name in " ".join(error.details)

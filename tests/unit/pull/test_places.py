@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onecat.errors import OnecatError
-from onecat.pull.places import check_places, ignores_case, make_state_directory, open_own
+from onecat.errors import ExitCode, OnecatError
+from onecat.pull.places import check_places, check_writable, ignores_case, make_state_directory, open_own
 
 
 def test_a_folder_that_is_a_link_out_of_the_directory_is_refused(tmp_path: Path) -> None:
@@ -54,3 +54,24 @@ def test_a_file_system_that_ignores_case_is_told_by_the_own_directory(tmp_path: 
     assert not ignores_case(tmp_path)
     (tmp_path / ".ONECAT-PULL").symlink_to(folder)  # what such a file system answers
     assert ignores_case(tmp_path)
+
+
+def test_a_directory_that_may_not_be_written_to_is_refused_as_a_wrong_argument(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    check_writable(own / "new" / "model")
+    own.chmod(0o555)
+    user = os.geteuid()
+    if user == 0:  # whom no mode stops
+        for folder in (tmp_path, *tmp_path.parents):
+            if folder.stat().st_uid == 0 and folder.stat().st_mode & 0o001 == 0 and folder != Path("/"):
+                folder.chmod(folder.stat().st_mode | 0o001)
+        os.seteuid(65534)
+    try:
+        for directory in (own, own / "new" / "model"):
+            with pytest.raises(OnecatError, match="you may not write to") as caught:
+                check_writable(directory)
+            assert caught.value.code == ExitCode.USAGE and str(own) in caught.value.found
+    finally:
+        os.seteuid(user)
+        own.chmod(0o755)

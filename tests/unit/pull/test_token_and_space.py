@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from onecat.errors import OnecatError
 from onecat.pull.connection import Connection
+from onecat.pull.credentials import token_for
+from onecat.pull.records import PullRequest
+from onecat.pull.sources import Source, parse_source
 from onecat.pull.space import Room, check_room, gigabytes, margin
 from onecat.pull.token import Token, read_token
 
@@ -79,3 +83,37 @@ def test_sizes_are_told_in_decimal_units() -> None:
     assert [gigabytes(each) for each in (999, 1500, 2_500_000, 123_456_789_000)] == [
         "999 bytes", "1.50 kB", "2.50 MB", "123.5 GB",
     ]  # fmt: skip
+
+
+MODEL = parse_source("org/name", None, None, False)
+
+
+def asked(source: Source, environment: dict[str, str], **request: Any) -> tuple[str | None, list[str]]:
+    """The header that a pull would send, and what it says."""
+    said: list[str] = []
+    token = token_for(PullRequest("org/name", Path("model"), **request), source, environment, said.append)
+    return (token.header if token is not None else None), said
+
+
+def test_the_environments_token_is_for_the_hub_alone() -> None:
+    mine = {"HF_TOKEN": f" {SECRET}\n"}
+    assert asked(MODEL, mine) == (f"Bearer {SECRET}", [])
+    assert asked(MODEL, {}) == (None, [])
+    assert asked(MODEL, {**mine, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}) == (None, [])
+    page = parse_source("https://huggingface.co/org/name/resolve/main/config.json", None, None, False)
+    assert asked(page, mine)[0] == f"Bearer {SECRET}"
+    other = parse_source("https://example.org/model/", None, None, False)
+    header, said = asked(other, mine)
+    assert header is None and said == ["HF_TOKEN is not sent: it is for https://huggingface.co, by https"]
+    mirror = parse_source("org/name", None, "http://hub.example", True)
+    assert asked(mirror, {**mine, "HF_ENDPOINT": "http://hub.example"})[0] is None
+    local = parse_source("org/name", None, "http://127.0.0.1:8000", False)
+    assert asked(local, mine, endpoint="http://127.0.0.1:8000")[0] == f"Bearer {SECRET}"
+
+
+def test_a_token_file_wins_and_a_broken_variable_is_refused_without_its_text(tmp_path: Path) -> None:
+    file = token_file(tmp_path / "token", "hf_of_the_file", 0o600)
+    assert asked(MODEL, {"HF_TOKEN": SECRET}, token_file=file)[0] == "Bearer hf_of_the_file"
+    with pytest.raises(OnecatError, match="HF_TOKEN does not hold one token") as caught:
+        asked(MODEL, {"HF_TOKEN": f"{SECRET} {SECRET}"})
+    assert SECRET not in str(vars(caught.value))
