@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -169,13 +170,19 @@ def _resolved(deployment: Deployment, text: str, path: KeyPath, base: Path, over
     """A path of the deployment, told from the file or, for one of the command line, from the working directory."""
     start = Path.cwd() if path in overridden else base
     try:
-        return str(start / Path(text).expanduser())
+        return _without_detours(str(start / Path(text).expanduser()))
     except RuntimeError:
         raise OnecatError(
             f"`{'.'.join(map(str, path))}` is {text}, and there is no such home directory",
             expected="a path, best an absolute one",
             where=deployment.origin(*path).where,
         ) from None
+
+
+def _without_detours(path: str) -> str:
+    """The path without `..`, unless a link before one makes that another place."""
+    plain = os.path.normpath(path)
+    return plain if os.path.realpath(plain) == os.path.realpath(path) else path
 
 
 def _with_profile_path(deployment: Deployment, base: Path, overridden: frozenset[KeyPath]) -> Deployment:

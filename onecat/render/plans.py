@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from onecat.planner import Layout, Plan, Reason
 
 COLUMNS = 80
 BAR = 48
+MODEL, CUT = "MODEL", "..."
 MOST_SHOWN = 6
 PARTS = (
     ("weights", "weights_gib"),
@@ -182,6 +184,8 @@ def _layouts(plan: Plan) -> list[str]:
 
 def _row(reason: Reason, width: int) -> list[str]:
     room = COLUMNS - width - 14
+    if reason.arg == MODEL:
+        reason = replace(reason, value=short_path(reason.value, room))
     head = f"{reason.arg:<{width}}{reason.value:<{room}}  {reason.origin}"
     if len(reason.value) > room:
         return [
@@ -190,6 +194,15 @@ def _row(reason: Reason, width: int) -> list[str]:
             *wrapped(reason.why, "    "),
         ]
     return [head, *wrapped(reason.why, "    ")]
+
+
+def short_path(path: str, room: int) -> str:
+    """The end of a path, in `room` characters, from the first part of it that can be shown whole."""
+    if len(path) <= room:
+        return path
+    end = path[len(path) - room + len(CUT) :]
+    slash = end.find("/", 0, -1)
+    return CUT + (end[slash:] if slash >= 0 else end)
 
 
 def _command(argv: Sequence[str]) -> list[str]:

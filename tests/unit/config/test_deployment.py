@@ -69,6 +69,14 @@ def test_each_value_knows_where_it_came_from(load: Load) -> None:
     assert (deployment.port, deployment.serve) == (9000, {"dtype": "float16", "seed": 1})
 
 
+def test_a_path_is_told_without_detours_unless_a_link_makes_it_another_place(tmp_path: Path, load: Load) -> None:
+    (tmp_path / "disk" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "deep")
+    assert load(HEAD.replace("models/tiny", "models/../tiny")).model.path == str(tmp_path / "tiny")
+    assert load(HEAD.replace("models/tiny", "link/../tiny")).model.path == str(tmp_path / "link" / ".." / "tiny")
+    assert load(HEAD.replace("models/tiny", "./link")).model.path == str(tmp_path / "link")
+
+
 def test_a_deployment_can_be_made_from_options_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     deployment = deployment_from({"name": "chat", "profile": "cpu", "model.path": "m"})

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from onecat.planner import Plan
-from onecat.render.plans import ASCII, BAR, BLOCKS, memory_lines, plan_text
+from onecat.render.plans import ASCII, BAR, BLOCKS, memory_lines, plan_text, short_path
 from tests.unit.planner.examples import LLAMA
 from tests.unit.planner.test_layouts import LARGE, for_cards
 
@@ -61,3 +61,24 @@ def test_copies_are_counted_and_layouts_compared() -> None:
     text = plan_text(for_cards("h100", 2, LLAMA))
     assert "of each of 2 copies" in text
     assert "*TP1 x2" in text and "LATENCY" in text
+
+
+def test_a_long_path_of_a_model_keeps_its_row_and_is_whole_in_the_command() -> None:
+    path = "/srv/models/of/several/teams/on/a/shared/disk/Some-Model-70B-Instruct"
+    lines = plan_text(for_cards("h100", 1, replace(LLAMA, directory=path))).splitlines()
+    row = next(each for each in lines if each.startswith("MODEL "))
+    assert row.endswith("  command line") and " .../shared/disk/Some-Model-70B-Instruct " in row and len(row) <= 80
+    assert any(path in each for each in lines if each.startswith("vllm serve"))
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/srv/chat", "/srv/chat"),
+        ("/srv/models/llama/8b", ".../llama/8b"),
+        ("/srv/a-name-that-is-longer", "...is-longer"),
+        ("/srv/a-long-name/", "...ong-name/"),
+    ],
+)
+def test_the_end_of_a_path_tells_most(path: str, shown: str) -> None:
+    assert short_path(path, 12) == shown
