@@ -13,8 +13,9 @@ from dataclasses import replace
 from onecat.planner.hardware import GIB
 from onecat.planner.prompts import Prompts
 from onecat.planner.proposals import Asked, Proposal, Propose, is_set, proposed, with_proposal
+from onecat.planner.questions import Question, with_flags
 from onecat.planner.records import Layout
-from onecat.planner.sizing import AUTO_LENGTHS, SHORTEST, Question, Sizing, held_at_once, size, with_flags
+from onecat.planner.sizing import AUTO_LENGTHS, SHORTEST, Sizing, held_at_once, size
 
 SAFETY = 0.97
 """Of the longest context that fits: the engine measures a few percent more or less than the estimate says."""

@@ -6,8 +6,8 @@ from onecat.engines import BFLOAT16_CAPABILITY
 from onecat.planner.memory import Device
 from onecat.planner.memory.settings import resolved_dtype
 from onecat.planner.proposals import Asked, Proposal, Propose, proposed
+from onecat.planner.questions import Question
 from onecat.planner.records import Layout
-from onecat.planner.sizing import Question
 
 FP8_KV_CAPABILITY = 89
 FLASH_ATTENTION_CAPABILITY = 80

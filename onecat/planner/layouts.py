@@ -9,8 +9,9 @@ from onecat.planner.cost import Cost, Load, cost_of, exchanged_bytes, load_of
 from onecat.planner.hardware import Card
 from onecat.planner.parts import undivided
 from onecat.planner.prompts import Prompts
+from onecat.planner.questions import Question, with_flags
 from onecat.planner.records import Holds, Layout
-from onecat.planner.sizing import SHORTEST, Question, Sizing, held_at_once, size, with_flags
+from onecat.planner.sizing import SHORTEST, Sizing, held_at_once, size
 from onecat.planner.topology import arranged, slowest
 
 MOST_CARDS = 16

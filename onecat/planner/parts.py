@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from onecat.checkpoints import Checkpoint
 from onecat.checkpoints.architectures import KeyValueLayers, StateLayers, Weight
 from onecat.checkpoints.quantization import WeightScheme
+from onecat.planner.questions import Question
 from onecat.planner.records import Layout
-from onecat.planner.sizing import Question
 
 
 @dataclass(frozen=True)

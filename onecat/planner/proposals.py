@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from onecat.planner.flags import FlagValue, Setting, shown
 from onecat.planner.prompts import Prompts
+from onecat.planner.questions import Question
 from onecat.planner.records import Layout
-from onecat.planner.sizing import Question
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onecat.planner.questions import Question
 from onecat.planner.records import Layout, Reason
-from onecat.planner.sizing import Question, Sizing
+from onecat.planner.sizing import Sizing
 
 MIB = 2**20
 GIB = 2**30

@@ -1,32 +1,20 @@
-"""How a plan uses memory: the flags resolved as the engine would, and the memory model asked with them. Pure."""
+"""What a layout takes of its cards, and the longest context that fits: the memory model asked for a question. Pure."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from onecat.checkpoints import Checkpoint
-from onecat.engines import FlagSchema, parse_size
-from onecat.planner.flags import FlagValue, Setting
 from onecat.planner.hardware import GIB, Card, Hardware
-from onecat.planner.memory import Device, Estimate, MemorySettings, estimate, resolved_settings, seen_by_engine
+from onecat.planner.memory import Device, Estimate, MemorySettings, estimate, seen_by_engine
+from onecat.planner.memory_flags import kv_cache_bytes, memory_settings
+from onecat.planner.questions import Question, doubts, offloaded_bytes
 from onecat.planner.records import Layout
 
 AUTO_LENGTHS = ("auto", -1, "-1")
 SHORTEST = 16
 """Tokens of the shortest context that counts as serving: one block."""
-
-MODELLED_FAMILY = "vllm"
-"""Whose defaults the memory model knows, version by version."""
-
-JSON_FLAGS = ("speculative-config", "limit-mm-per-prompt")
-FLASHINFER_CAPABILITY = 75
-"""vllm/v1/attention/backends/flashinfer.py (supports_compute_capability)."""
-
-CPU_KV_VARIABLE = "VLLM_CPU_KVCACHE_SPACE"
 
 
 @dataclass(frozen=True)
@@ -59,46 +47,6 @@ class Sizing:
         return self.estimate.short_of
 
 
-@dataclass(frozen=True)
-class Question:
-    """What a sizing is about.
-
-    environment: variables of the server. capability: compute capability, ten times, of the weakest card.
-    """
-
-    schema: FlagSchema
-    engine_version: str
-    settings: Mapping[str, Setting]
-    environment: Mapping[str, str]
-    checkpoint: Checkpoint
-    hardware: Hardware
-    capability: int | None
-    engine: str = "vllm"
-
-    def value(self, name: str) -> object:
-        """The value of a flag: as set, or else the engine's default."""
-        setting = self.settings.get(name)
-        return setting.value if setting is not None else self.schema.default(name)
-
-    def count(self, name: str) -> int | None:
-        """The value of a flag that is a count; None where the engine chooses."""
-        value = self.value(name)
-        if isinstance(value, bool) or not isinstance(value, (int, str)):
-            return None
-        found = parse_size(value)
-        return found if found is not None and found > 0 else None
-
-
-def with_flags(question: Question, **flags: FlagValue) -> Question:
-    """The same question with other flags; names with `_` for `-`."""
-    settings = dict(question.settings)
-    for name, value in flags.items():
-        flag = question.schema.flag(name.replace("_", "-"), value)
-        if flag is not None:
-            settings[flag.name] = Setting(flag, value, "planner", "")
-    return replace(question, settings=settings)
-
-
 def why_unknown(question: Question, layout: Layout) -> str | None:
     """Why it cannot be computed what fits; None when it can."""
     architecture = question.checkpoint.architecture
@@ -126,56 +74,17 @@ def size(question: Question, layout: Layout) -> Sizing | None:
     stated = question.value("max-model-len")
     asked = None if stated in AUTO_LENGTHS else question.count("max-model-len") or possible
     length = asked or possible or 2048
-    settings = memory_settings(question, layout, length)
+    first = _devices(question, _cards(question.hardware, 1), Layout())[0]
+    settings = memory_settings(question, layout, length, first)
     found = _estimate(question, devices, settings)
     largest = largest_length(question, devices, settings, found, possible or length)
     if asked is None and not found.fits and largest >= SHORTEST:
         length = largest
-        settings = memory_settings(question, layout, length)
+        settings = memory_settings(question, layout, length, first)
         found = _estimate(question, devices, settings)
     found = replace(found, estimated=(*found.estimated, *doubts(question)))
     known = question.hardware.platform != "cpu" or question.hardware.host_memory is not None
     return Sizing(settings, found, length, asked, possible, largest, cards, known)
-
-
-def memory_settings(question: Question, layout: Layout, length: int) -> MemorySettings:
-    """The flags that decide about memory, resolved for a context of `length` tokens."""
-    flags: dict[str, object] = {name: setting.value for name, setting in question.settings.items()}
-    flags["max-model-len"] = length
-    flags["tensor-parallel-size"] = layout.tensor_parallel
-    flags["pipeline-parallel-size"] = layout.pipeline_parallel
-    flags["kv-cache-dtype"] = _kv_cache_dtype(question)
-    for name in JSON_FLAGS:
-        flags[name] = _document(flags.get(name))
-    share = flags.get("gpu-memory-utilization")
-    if not isinstance(share, (int, float)) or not 0 < share <= 1:
-        flags.pop("gpu-memory-utilization", None)
-    first = _devices(question, _cards(question.hardware, 1), Layout())[0]
-    found = resolved_settings(
-        flags,
-        question.checkpoint.architecture,
-        replace(first, capability=question.capability),
-        question.engine_version,
-        question.hardware.platform,
-        flashinfer=_has_flashinfer(question),
-    )
-    return replace(
-        found,
-        kv_cache_bytes=_kv_cache_bytes(question),
-        graphs=found.graphs and question.hardware.platform != "cpu",
-        data_parallel=layout.replicas,
-    )
-
-
-def _has_flashinfer(question: Question) -> bool:
-    """Whether tokens are chosen with it: it comes with vLLM's image and wheel, for compute capability 7.5 and newer."""
-    capability = question.capability
-    return (
-        question.engine == "vllm"
-        and capability is not None
-        and capability >= FLASHINFER_CAPABILITY
-        and question.environment.get("VLLM_USE_FLASHINFER_SAMPLER", "1") != "0"
-    )
 
 
 def largest_length(
@@ -210,12 +119,6 @@ def held_at_once(sizing: Sizing, tokens: float) -> float:
     return pool / each if each else 0.0
 
 
-def offloaded_bytes(question: Question) -> int:
-    """Bytes of weights per GPU that `cpu-offload-gb` keeps in the host's memory (the flag counts GiB)."""
-    stated = question.value("cpu-offload-gb")
-    return int(stated * GIB) if isinstance(stated, (int, float)) and stated > 0 else 0
-
-
 def _estimate(question: Question, devices: Sequence[Device], settings: MemorySettings) -> Estimate:
     """The memory model's answer, with weights that are offloaded left out of the cards."""
     offloaded = offloaded_bytes(question)
@@ -233,16 +136,6 @@ def _estimate(question: Question, devices: Sequence[Device], settings: MemorySet
         for each, device, bytes_away in zip(found.per_gpu, devices, away, strict=False)
     )
     return replace(found, per_gpu=per_gpu)
-
-
-def doubts(question: Question) -> tuple[str, ...]:
-    """Why sizes are no more than an estimate, beyond what the memory model itself says."""
-    found = []
-    if question.hardware.platform == "ascend":
-        found.append("the memory that vllm-ascend takes beside weights and KV cache was not modelled")
-    elif question.schema.unknown is not None and question.schema.family != MODELLED_FAMILY:
-        found.append(f"the defaults of {question.engine} {question.engine_version} are not known to this onecat")
-    return tuple(found)
 
 
 def _cards(hardware: Hardware, count: int) -> tuple[Card, ...]:
@@ -263,41 +156,8 @@ def _cpu_memory(question: Question) -> int | None:
     """Memory of the host; where it is not known, what weights and the given KV cache take says all that there is."""
     if question.hardware.host_memory is not None:
         return question.hardware.host_memory
-    given = _kv_cache_bytes(question)
+    given = kv_cache_bytes(question)
     if given is None:
         return None
     # Only the KV cache's size decides then.
     return math.ceil(64 * GIB + 4 * question.checkpoint.weight_bytes + given)
-
-
-def _kv_cache_bytes(question: Question) -> int | None:
-    """Bytes per rank that the KV cache is given, where they are not computed."""
-    stated = question.count("kv-cache-memory-bytes")
-    if stated is not None or question.hardware.platform != "cpu":
-        return stated
-    text = question.environment.get(CPU_KV_VARIABLE, "")
-    try:
-        space = float(text)
-    except ValueError:
-        return None
-    return int(space * GIB) if math.isfinite(space) and space > 0 else None
-
-
-def _kv_cache_dtype(question: Question) -> str:
-    """What `auto` becomes: FP8 where the checkpoint asks for it. Source: vllm/utils/torch_utils.py."""
-    asked = question.value("kv-cache-dtype")
-    if isinstance(asked, str) and asked not in ("auto", "fp16"):
-        return asked
-    claimed = question.checkpoint.quantization
-    if asked != "fp16" and claimed is not None and claimed.kv_cache and question.hardware.platform == "cuda":
-        return claimed.kv_cache
-    return "auto"
-
-
-def _document(stated: object) -> object:
-    """The value of a flag that takes JSON, read; None for none and for what is no object."""
-    try:
-        found: Any = json.loads(stated) if isinstance(stated, str) else stated
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None

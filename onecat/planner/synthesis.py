@@ -1,36 +1,27 @@
-"""From deployment, profile, checkpoint and facts to a plan."""
+"""From deployment, profile, checkpoint and facts to a plan: the question is asked, decided and told. Pure."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from onecat.checkpoints import Checkpoint
 from onecat.config import Deployment, Profile
-from onecat.engines import FlagSchema, parse_size
 from onecat.facts import Facts
-from onecat.planner.arguments import with_batch, with_sizes
-from onecat.planner.bare import NAME, schema_for
+from onecat.planner.asking import question_of
+from onecat.planner.bare import NAME
 from onecat.planner.command import arguments_of, environment_reasons
-from onecat.planner.cost import cost_of, load_of
-from onecat.planner.data_types import with_types
-from onecat.planner.flags import FIELDS, FlagValue, Setting, layered, shown
-from onecat.planner.hardware import hardware_of
-from onecat.planner.layouts import EXPERT_PARALLEL, Candidate, candidate, ranked
+from onecat.planner.containers import container_of
+from onecat.planner.deciding import Decision, decide, rough_seconds
+from onecat.planner.flags import FlagValue
 from onecat.planner.prompts import Prompts
-from onecat.planner.records import ContainerPlan, HostMount, Layout, LayoutOption, Plan
-from onecat.planner.refusals import IMPOSSIBLE, Situation, longest_context, refusals
+from onecat.planner.records import Layout, LayoutOption, Plan
+from onecat.planner.refusals import IMPOSSIBLE, Situation, refusals
 from onecat.planner.resolved import resolved_reasons, shared_memory_reason
-from onecat.planner.sizing import Question, Sizing, size, why_unknown
+from onecat.planner.sizing import why_unknown
 from onecat.planner.told import memory_of, told_candidates
-from onecat.planner.topology import arranged
 from onecat.planner.warnings import warnings_of
-
-RAY_SOURCE = "https://docs.vllm.ai/en/stable/serving/parallelism_scaling/"
-EXPERT_SOURCE = "https://docs.vllm.ai/en/latest/serving/expert_parallel_deployment/"
-LAYOUT_SOURCE = "https://docs.vllm.ai/en/latest/serving/parallelism_scaling/"
 
 
 def make_plan(
@@ -54,89 +45,7 @@ def make_plan(
     engine version does not have, or values that are none for their flag.
     """
     question = question_of(deployment, profile, checkpoint, facts, command_line)
-    return _plan(deployment, profile, facts, _decide(question, profile, prompts), prompts)
-
-
-def question_of(
-    deployment: Deployment,
-    profile: Profile,
-    checkpoint: Checkpoint,
-    facts: Facts | None = None,
-    command_line: Mapping[str, FlagValue] | None = None,
-) -> Question:
-    """What the memory model and the comparison of layouts are asked: flags of all layers, variables, hardware.
-
-    Raises OnecatError (exit code 2) as `make_plan`.
-    """
-    schema = schema_for(profile)
-    settings = layered(schema, profile, deployment, command_line or {})
-    settings = _within_checkpoint(settings, checkpoint)
-    if deployment.ray is not None:
-        settings = _through_ray(settings, schema)
-    hardware = hardware_of(profile, facts, deployment.gpus)
-    environment = {each.name: each.value for each in profile.launch.env} | deployment.env
-    return Question(
-        schema,
-        profile.engine.version,
-        settings,
-        environment,
-        checkpoint,
-        hardware,
-        _capability(profile, facts),
-        profile.engine.name,
-    )
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What a plan comes to. question: with all flags, those of the planner among them. compared: layouts by rank."""
-
-    question: Question
-    layout: Layout
-    sizing: Sizing | None
-    compared: tuple[Candidate, ...]
-
-
-def _decide(question: Question, profile: Profile, prompts: Prompts | None) -> Decision:
-    """The layout, then the arguments for it, then the memory that they take."""
-    open_layout = not profile.launch.layouts and not any(name in question.settings for name in FIELDS)
-    is_open = not profile.launch.layouts
-    question = with_types(question, is_open=is_open)
-
-    def with_own(asked: Question, layout: Layout) -> Question:
-        return with_batch(asked, layout, prompts, is_open=is_open)
-
-    compared = ranked(question, prompts=prompts, settled=with_own) if len(question.hardware.cards) > 1 else ()
-    if open_layout and compared:
-        question = _with_layout(question, compared[0])
-    layout = layout_of(question.settings, question.schema)
-    none_holds = bool(compared) and all(each.sizing.largest < (each.sizing.possible or 0) for each in compared)
-    if compared and all(each.layout != layout for each in compared):
-        own = candidate(with_own(question, layout), layout, prompts)
-        compared = compared if own is None else (*compared, own)
-    question = with_sizes(question, layout, prompts, is_open=is_open, none_holds=none_holds)
-    sizing = size(question, layout)
-    return Decision(question, layout, sizing, compared)
-
-
-def _with_layout(question: Question, best: Candidate) -> Question:
-    settings = dict(question.settings)
-    layout = best.layout
-    counts = {
-        "tensor-parallel-size": layout.tensor_parallel,
-        "pipeline-parallel-size": layout.pipeline_parallel,
-        "data-parallel-size": layout.replicas,
-    }
-    for name, count in counts.items():
-        flag = question.schema.flag(name, count)
-        if flag is not None and count != question.schema.default(name):
-            why = f"the best of the layouts that were compared: {best.why}"
-            settings[name] = Setting(flag, count, "planner", why, None, LAYOUT_SOURCE)
-    flag = question.schema.flag(EXPERT_PARALLEL, True)
-    if best.experts_whole and flag is not None and EXPERT_PARALLEL not in settings:
-        why = "the ranks of this layout cannot each have a part of every expert: they get whole ones"
-        settings[EXPERT_PARALLEL] = Setting(flag, True, "planner", why, None, EXPERT_SOURCE)
-    return replace(question, settings=settings)
+    return _plan(deployment, profile, facts, decide(question, profile, prompts), prompts)
 
 
 def _plan(
@@ -148,7 +57,7 @@ def _plan(
     served_name = deployment.model.served_name or PurePosixPath(deployment.model.path).name
     hosts = len(deployment.hosts) if deployment.ray is not None else 1
     gpus = -(-layout.tensor_parallel * layout.pipeline_parallel * layout.replicas // hosts)
-    container = _container(profile, served_name, gpus) if runtime == "container" else None
+    container = container_of(profile, served_name, gpus) if runtime == "container" else None
     situation = Situation(
         schema=schema,
         settings=settings,
@@ -193,48 +102,7 @@ def _plan(
         return replace(plan, unknown=why_unknown(question, layout))
     possible = not any(each.code in IMPOSSIBLE for each in plan.refusals)
     sized = memory_of(plan, made.sizing)
-    return replace(sized, fits=sized.fits and possible, rough_seconds_per_token=_rough_seconds(made, prompts))
-
-
-def _rough_seconds(made: Decision, prompts: Prompts | None) -> float | None:
-    """Of a token when the machine is busy; None where nothing is known of the cards' speed."""
-    found, layout = made.sizing, made.layout
-    if found is None or made.question.hardware.platform != "cuda" or not found.fits:
-        return None
-    architecture, hardware = made.question.checkpoint.architecture, made.question.hardware
-    cards = arranged(hardware, layout.tensor_parallel, len(found.cards) * layout.replicas)
-    if len(cards) < len(found.cards) * layout.replicas:
-        cards = found.cards * layout.replicas
-    return cost_of(architecture, hardware, cards, layout, found, load_of(prompts, hardware.speeds)).token
-
-
-def _container(profile: Profile, served_name: str, gpus: int) -> ContainerPlan:
-    return ContainerPlan(
-        image=profile.image.tag,
-        model_mount=f"/models/{_file_name(served_name)}",
-        shm_bytes=profile.launch.container.shm_size_mib * 2**20,
-        gpus=gpus if profile.hardware.accelerator == "nvidia" else 0,
-        devices=_devices(profile, gpus),
-        mounts=tuple(HostMount(each.path, each.target or each.path) for each in profile.launch.container.mounts),
-    )
-
-
-def _through_ray(settings: dict[str, Setting], schema: FlagSchema) -> dict[str, Setting]:
-    """Of several hosts the engine's workers are started by Ray."""
-    name, value = "distributed-executor-backend", "ray"
-    flag = schema.flag(name, value)
-    if name in settings or flag is None:
-        return settings
-    why = "ray in onecat.yaml: the workers are on several hosts"
-    return {**settings, name: Setting(flag, value, "planner", why, None, RAY_SOURCE)}
-
-
-def _devices(profile: Profile, cards: int) -> tuple[str, ...]:
-    """The device nodes that a container gets for its first `cards` accelerators."""
-    nodes: list[str] = []
-    for each in profile.launch.container.devices:
-        nodes += [f"{each.path}{number}" for number in range(cards)] if each.per_accelerator else [each.path]
-    return tuple(nodes)
+    return replace(sized, fits=sized.fits and possible, rough_seconds_per_token=rough_seconds(made, prompts))
 
 
 def _layouts(profile: Profile, layout: Layout) -> tuple[LayoutOption, ...]:
@@ -258,47 +126,6 @@ def _selecting(profile: Profile, index: int) -> dict[str, int]:
         return {}
     undone = {name: 1 for name in layouts[0].flags if name not in layouts[index].flags}
     return {**layouts[index].flags, **undone}
-
-
-def _within_checkpoint(settings: dict[str, Setting], checkpoint: Checkpoint) -> dict[str, Setting]:
-    """A profile's context length is for all checkpoints of its class; one with a shorter context gets its own."""
-    setting, limit = settings.get("max-model-len"), longest_context(checkpoint)
-    if setting is None or setting.layer != "profile" or limit is None or not isinstance(setting.value, (int, str)):
-        return settings
-    length = parse_size(setting.value)
-    if length is None or length <= limit:
-        return settings
-    why = f"the checkpoint's max_position_embeddings; the profile's {shown(setting.value)} is longer than that"
-    lowered = replace(setting, value=limit, layer="planner", why=why, source=None, instead_of=setting.value)
-    return {**settings, "max-model-len": lowered}
-
-
-def layout_of(settings: Mapping[str, Setting], schema: FlagSchema) -> Layout:
-    """The layout that the flags come to."""
-    return Layout(
-        tensor_parallel=_count(settings, schema, "tensor-parallel-size"),
-        pipeline_parallel=_count(settings, schema, "pipeline-parallel-size"),
-        replicas=_count(settings, schema, "data-parallel-size"),
-    )
-
-
-def _count(settings: Mapping[str, Setting], schema: FlagSchema, name: str) -> int:
-    value = settings[name].value if name in settings else schema.default(name)
-    return max(1, value) if isinstance(value, int) else 1
-
-
-def _file_name(text: str) -> str:
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")
-    return name or "model"
-
-
-def _capability(profile: Profile, facts: Facts | None) -> int | None:
-    """Ten times the compute capability of the weakest GPU seen, or else of the profile's."""
-    gpus = facts.nvidia.gpus if facts is not None and facts.nvidia is not None else ()
-    seen = [each.compute_capability for each in gpus if each.compute_capability]
-    known = seen or [each for each in (profile.hardware.compute_capability,) if each]
-    told = [each.partition(".") for each in known]
-    return min((10 * int(a) + int(b) for a, _, b in told if a.isdecimal() and b.isdecimal()), default=None)
 
 
 def _gpus(facts: Facts | None) -> int | None:

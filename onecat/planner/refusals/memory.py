@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onecat.planner.changes import nearest_changes, told_offload
+from onecat.planner.questions import offloaded_bytes
 from onecat.planner.records import Refusal
 from onecat.planner.refusals.situation import Situation
-from onecat.planner.sizing import SHORTEST, offloaded_bytes
+from onecat.planner.sizing import SHORTEST
 
 GIB = 2**30
 DOUBTFUL = 0.03

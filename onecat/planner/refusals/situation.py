@@ -9,8 +9,9 @@ from onecat.checkpoints import Checkpoint
 from onecat.config import Profile
 from onecat.engines import FlagSchema
 from onecat.planner.flags import Setting
+from onecat.planner.questions import Question
 from onecat.planner.records import Layout
-from onecat.planner.sizing import Question, Sizing
+from onecat.planner.sizing import Sizing
 
 UNSTRETCHED_ROPE = (None, "default", "su", "longrope", "llama3")
 """Rope types with which max_position_embeddings is the longest context (vllm config/model.py:2314)."""

@@ -13,13 +13,13 @@ from onecat.checkpoints.quantization.reading import read_quantization
 from onecat.config import Deployment
 from onecat.config.schema import Model
 from onecat.facts import Facts
+from onecat.planner.asking import question_of
 from onecat.planner.bare import NAME, named_gpu, profile_for
 from onecat.planner.layouts import Candidate, candidate, ranked
 from onecat.planner.prompts import parse_distribution
+from onecat.planner.questions import Question
 from onecat.planner.records import Layout
-from onecat.planner.sizing import Question
 from onecat.planner.speeds import Speeds, usual_speeds
-from onecat.planner.synthesis import question_of
 from onecat.resources import read_table
 from tests.unit.planner.examples import LLAMA, checkpoint_of
 from tests.unit.planner.test_layouts import GIB, LARGE, PROFILES, cards
