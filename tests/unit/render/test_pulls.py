@@ -32,9 +32,9 @@ FOUND = Pulled(
             Progress(5 * 10**8, 10**10, 10**8, 1, 3),
             "500.0 MB of 10.0 GB (5 %), 100.0 MB/s, 1 min 35 s left; 1 of 3 files",
         ),
-        (Progress(700, None, 100.0, 0, 1), "700 B, 100 B/s; 0 of 1 files"),
-        (Progress(0, 10**12, 0.0, 0, 1), "0 B of 1.00 TB (0 %), 0 B/s; 0 of 1 files"),
-        (Progress(0, 0, 0.0, 0, 1), "0 B of 0 B, 0 B/s; 0 of 1 files"),
+        (Progress(700, None, 100.0, 0, 1), "700 B, 100 B/s; 0 of 1 file"),
+        (Progress(0, 10**12, 0.0, 0, 1), "0 B of 1.00 TB (0 %), 0 B/s; 0 of 1 file"),
+        (Progress(0, 0, 0.0, 0, 1), "0 B of 0 B, 0 B/s; 0 of 1 file"),
     ],
 )
 def test_progress_tells_bytes_speed_and_what_is_left(progress: Progress, line: str) -> None:
