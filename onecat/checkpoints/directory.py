@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
+from onecat.checkpoints import consolidated
 from onecat.checkpoints.collapsing import collapsed
 from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
 from onecat.checkpoints.numbering import counted, missing_of_series
@@ -19,7 +20,7 @@ from onecat.checkpoints.safetensors_header import (
     header_of,
     parse_header,
 )
-from onecat.checkpoints.sources import INDEX, Source, read_documents, read_json, unreadable
+from onecat.checkpoints.sources import CONFIG, INDEX, Source, read_documents, read_json, unreadable
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tiktoken.model")
 
@@ -33,23 +34,26 @@ in order."""
 
 _END_OF_FILE = b'.safetensors"'
 
-OTHER_COPIES = re.compile(r"^(consolidated|pytorch_model|adapter)[-.]")
+OTHER_COPIES = re.compile(r"^(pytorch_model|adapter)[-.]")
 """Files of the same weights in another layout, left out when there are others: by an index, engines do so
-(vllm/model_executor/model_loader/weight_utils.py, filter_duplicate_safetensors_files). Where there are consolidated
-files, vLLM 0.27.1 loads those instead (default_loader.py); they hold the same weights."""
+(vllm/model_executor/model_loader/weight_utils.py, filter_duplicate_safetensors_files)."""
 
 
 def read_directory(directory: Path) -> Source:
     """Configuration and headers; no weight is loaded. Raises OSError when the directory cannot be listed."""
     problems: list[Problem] = []
     documents = read_documents(directory, problems)
-    names = {entry.name for entry in os.scandir(directory) if entry.name.endswith(".safetensors")}
+    files = {entry.name for entry in os.scandir(directory)}
+    names = {name for name in files if name.endswith(".safetensors")}
     listed = _listed(directory / INDEX, problems)
-    for missing in sorted(listed - names):
-        problems.append(
-            Problem("missing-shard", f"is listed in {INDEX} and not there", str(directory / missing),
+    own = consolidated.consolidated(names)
+    own_listed = _listed(directory / consolidated.INDEX, problems) if own else set()
+    for index, those in ((INDEX, listed), (consolidated.INDEX, own_listed)):
+        problems += [
+            Problem("missing-shard", f"is listed in {index} and not there", str(directory / missing),
                     "download the missing shard")
-        )  # fmt: skip
+            for missing in sorted(those - names)
+        ]  # fmt: skip
     for missing in [] if listed else missing_of_series(names):
         problems.append(
             Problem("missing-shard", "is one of those that the names of the others count, and not there",
@@ -60,9 +64,16 @@ def read_directory(directory: Path) -> Source:
             Problem("no-weights", "has no *.safetensors file", str(directory),
                     "download the weights, or convert a .bin or GGUF checkpoint to safetensors")
         )  # fmt: skip
-    chosen = loaded_files(names, listed)
+    chosen = loaded_files(names, own_listed if own else listed)
     headers = _Headers(directory)
     rows = collapsed(headers.of(name) for name in chosen)
+    config = documents.get(CONFIG)
+    if own and config:
+        stated = config.get("architectures")
+        name = str(stated[0]) if isinstance(stated, list) and stated else None
+        rows = consolidated.renamed(rows)
+        if (copies := consolidated.told(str(directory), names, files, name)) is not None:
+            problems.append(copies)
     problems += headers.problems
     complete = headers.found and headers.found == headers.without_weights
     if headers.without_weights and not complete:
@@ -83,9 +94,15 @@ def read_directory(directory: Path) -> Source:
 
 
 def loaded_files(names: Iterable[str], listed: Iterable[str]) -> list[str]:
-    """The weight files that an engine loads: those of the index, else all but other copies of the same weights."""
-    present = sorted(names)
-    wanted = set(listed)
+    """The weight files that an engine loads: Mistral's own copy where there is one, else those of the index, else all
+    but other copies of the same weights.
+
+    Parameters:
+        listed: by the index of the copy that is loaded.
+    """
+    own = consolidated.consolidated(names := set(names))
+    present = own or sorted(names)
+    wanted = set(listed) & set(present)
     if wanted:
         return [name for name in present if name in wanted]
     return [name for name in present if not OTHER_COPIES.match(name)] or present

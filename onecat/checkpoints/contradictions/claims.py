@@ -13,6 +13,8 @@ from onecat.checkpoints.records import Problem
 from onecat.checkpoints.sources import CONFIG
 
 HF_QUANT_CONFIG = "hf_quant_config.json"
+BASE_GENERATES = frozenset({"llama", "mistral"})
+"""Values of model_type whose base class generates text in vLLM 0.27.1."""
 TRANSFORMERS_ALONE = frozenset({"gemma"})
 
 
@@ -60,6 +62,27 @@ def without_engine(at: Situation) -> Iterator[Problem]:
             at.config,
             "serve it with transformers, or take the model unquantised or in compressed-tensors",
         )
+
+
+def missing_architectures(at: Situation) -> Iterator[Problem]:
+    """Without `architectures` vLLM takes the base class of `model_type`, which for most models makes embeddings.
+
+    Source: vllm 0.27.1, vllm/transformers_utils/config.py (get_config: MODEL_MAPPING_NAMES of transformers), and what
+    its ModelConfig then says: LlamaModel and MistralModel generate text, Qwen3Model is a pooling model.
+    """
+    config = at.source.documents.get(CONFIG, {})
+    if not config.keys() - {"quantization_config", "compression_config"} or config.get("architectures"):
+        return
+    kind = config.get("model_type")
+    fix = 'add "architectures": ["..."] as the publisher\'s config.json has it, or --hf-overrides with that'
+    if isinstance(kind, str) and kind:
+        text = f"names no architectures: vLLM takes the base class for model_type {kind}"
+        if kind not in BASE_GENERATES:
+            text += ", which for most models gives embeddings and no text"
+        yield Problem("missing-architectures", text, at.config, fix, "warn")
+    else:
+        text = "names neither architectures nor a model_type: engines cannot tell what model it is"
+        yield Problem("missing-architectures", text, at.config, fix)
 
 
 def missing_method(at: Situation) -> Iterator[Problem]:
@@ -121,6 +144,7 @@ RULES: tuple[Callable[[Situation], Iterator[Problem]], ...] = (
     unknown_method,
     packed_by_mlx,
     without_engine,
+    missing_architectures,
     missing_method,
     missing_layers,
     files_differ,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from onecat.checkpoints import consolidated
 from onecat.checkpoints.json_text import NotJson, parse_json
 from onecat.checkpoints.safetensors_header import LFS_POINTER, Header, HeaderError, Tensor, read_header
 from onecat.errors import OnecatError
@@ -32,13 +33,22 @@ class Unread:
 
 
 @dataclass(frozen=True)
+class Copy:
+    """All weights once. index: the file that says where each tensor is; weight_map: what it says, None without one.
+    files: those of the index, or all."""
+
+    index: str
+    weight_map: Mapping[str, str] | None
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Contents:
     """A model directory as it lies there.
 
     sizes: bytes of each file by its path below the directory. headers: of the weight files that are whole, by name.
     broken: what is wrong with the others. documents: the JSON files of the top directory; unread: why one is none.
-    starts: the first bytes of each small file that is no weight file. shards: the weight files that an engine loads:
-    those of the index, or all.
+    starts: the first bytes of each small file that is no weight file. shards: the weight files that an engine loads.
     """
 
     directory: Path
@@ -59,13 +69,10 @@ class Contents:
         found = self.documents.get(name)
         return found if isinstance(found, Mapping) else {}
 
-    @cached_property
+    @property
     def weight_map(self) -> Mapping[str, str] | None:
         """Which shard holds each tensor, as the index says; None without an index that says so."""
-        stated = self.document(INDEX).get("weight_map")
-        if not isinstance(stated, Mapping) or not all(isinstance(value, str) for value in stated.values()):
-            return None
-        return stated
+        return self._copy(INDEX, []).weight_map
 
     @cached_property
     def weight_files(self) -> tuple[str, ...]:
@@ -74,12 +81,30 @@ class Contents:
 
     @cached_property
     def shards(self) -> tuple[str, ...]:
-        listed = set(self.weight_map.values()) if self.weight_map else None
-        return tuple(name for name in self.weight_files if listed is None or name in listed)
+        return self.copies[0].files
+
+    @cached_property
+    def copies(self) -> tuple[Copy, ...]:
+        """The copies of the weights that lie there: first the one that an engine loads, which is Mistral's own where
+        there are two, then the other."""
+        own = set(consolidated.consolidated(self.weight_files))
+        other = self._copy(INDEX, [name for name in self.weight_files if name not in own])
+        return (self._copy(consolidated.INDEX, sorted(own)), *([other] if other.files else [])) if own else (other,)
+
+    def _copy(self, index: str, names: list[str]) -> Copy:
+        stated = self.document(index).get("weight_map")
+        if not isinstance(stated, Mapping) or not all(isinstance(value, str) for value in stated.values()):
+            return Copy(index, None, tuple(names))
+        listed = set(stated.values()) if stated else set(names)
+        return Copy(index, stated, tuple(name for name in names if name in listed))
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Each tensor that an engine loads, with the name of its file, in the order of files."""
-        for name in self.shards:
+        yield from self.tensors_of(self.shards)
+
+    def tensors_of(self, files: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
+        """Each tensor of some weight files, with the name of its file."""
+        for name in files:
             for tensor in self.headers[name].tensors if name in self.headers else ():
                 yield name, tensor
 

@@ -13,7 +13,7 @@ from onecat.checkpoints import Checkpoint, Problem, describe, inspect, read_quan
 from onecat.checkpoints.integrity import Request, verify
 from onecat.checkpoints.quantization.storage import stored_tensors
 from tests.testbed import quantised_checkpoints
-from tests.unit.checkpoints.checkpoint_files import Made, write_checkpoint
+from tests.unit.checkpoints.checkpoint_files import Made, write_checkpoint, write_weights
 from tests.unit.checkpoints.quantization.claims import CLAIMS
 
 CONFIG: dict[str, Any] = {
@@ -351,3 +351,67 @@ def test_modules_that_fp8_leaves_out_by_their_parents_name_are_told(tmp_path: Pa
     names = [f"model.layers.1.mlp.{each}_proj" for each in ("gate", "up", "down")]
     by_name = claimed({**claim, "modules_to_not_convert": ["lm_head", *names]})
     assert codes(looked_at(tmp_path / "name", by_name)) == {}
+
+
+MISTRAL = {**CONFIG, "architectures": ["MistralForCausalLM"], "model_type": "mistral"}
+
+
+def mistral_names(tensors: dict[str, Made]) -> dict[str, Made]:
+    """The tensors by the names of Mistral's own format."""
+    found = {}
+    for name, made_of in tensors.items():
+        for other, own in {
+            "model.embed_tokens": "tok_embeddings", "lm_head": "output", "model.": "", "self_attn": "attention",
+            "mlp": "feed_forward", "q_proj": "wq", "k_proj": "wk", "v_proj": "wv", "o_proj": "wo", "gate_proj": "w1",
+            "down_proj": "w2", "up_proj": "w3", "input_layernorm": "attention_norm",
+            "post_attention_layernorm": "ffn_norm", "weight_scale": "qscale_weight", "input_scale": "qscale_act",
+        }.items():  # fmt: skip
+            name = name.replace(other, own)
+        found[name] = made_of
+    return found
+
+
+@pytest.mark.parametrize("claim", [None, {"quant_method": "fp8", "activation_scheme": "static"}])
+def test_of_two_copies_mistrals_own_is_measured_and_said_to_be_loaded(
+    tmp_path: Path, claim: dict[str, Any] | None
+) -> None:
+    config = {**MISTRAL, **({} if claim is None else {"quantization_config": claim})}
+    alone = inspect(write_checkpoint(tmp_path / "alone", made(config), config))
+    both = write_checkpoint(tmp_path / "both", made(MISTRAL), config)
+    own = mistral_names(made(config))
+    assert "layers.0.attention.wq.weight" in own
+    write_weights(both / "consolidated.safetensors", own)
+    seen = inspect(both)
+    (problem,) = seen.problems
+    assert (problem.code, problem.severity) == ("two-copies", "info")
+    assert "loads the consolidated copy alone, by config.json" in problem.text
+    assert seen.files == ("consolidated.safetensors",)
+    assert {row.name: row for row in seen.tensors} == {row.name: row for row in alone.tensors}
+    (both / "params.json").write_text("{}")
+    assert "by params.json" in inspect(both).problems[0].text
+
+
+def test_a_class_that_has_not_the_names_of_the_copy_that_is_loaded_is_warned_of(tmp_path: Path) -> None:
+    both = write_checkpoint(tmp_path / "both", made(CONFIG), CONFIG)
+    write_weights(both / "consolidated.safetensors", mistral_names(made(CONFIG)))
+    (problem,) = inspect(both).problems
+    assert (problem.code, problem.severity) == ("two-copies", "warn")
+    assert "--load-format safetensors" in problem.fix
+    assert [each.code for each in verify(Request(both)).faults if each.severity != "info"] == ["two-copies"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "severity", "text"),
+    [
+        ("llama", "warn", "takes the base class for model_type llama"),
+        ("qwen3", "warn", "gives embeddings and no text"),
+        (None, "fail", "neither architectures nor a model_type"),
+    ],
+)
+def test_a_configuration_without_architectures_is_told_what_comes_of_it(
+    tmp_path: Path, kind: str | None, severity: str, text: str
+) -> None:
+    config = {key: value for key, value in CONFIG.items() if key != "architectures"} | {"model_type": kind}
+    problems = inspect(write_checkpoint(tmp_path / "m", made(CONFIG), config)).problems
+    (problem,) = [each for each in problems if each.code == "missing-architectures"]
+    assert problem.severity == severity and text in problem.text

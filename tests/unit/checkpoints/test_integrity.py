@@ -129,9 +129,25 @@ def test_an_index_without_a_map_and_a_directory_without_weights(sharded: Path, t
 
 
 def test_files_that_only_take_space_are_told_as_such(sharded: Path) -> None:
-    write_weights(sharded / "consolidated.safetensors", {"a": ("F32", [2], None)})
+    write_weights(sharded / "extra.safetensors", {"a": ("F32", [2], None)})
     (sharded / "pytorch_model-00001-of-00002.bin").write_bytes(b"x" * 5000)
     assert codes(sharded) == {"unlisted-shard": "info", "bin-beside": "info"}
+
+
+def test_each_copy_of_the_weights_is_held_to_its_own_index(sharded: Path) -> None:
+    write_weights(sharded / "consolidated-1.safetensors", {"a": ("F32", [2], None)})
+    write_weights(sharded / "consolidated-2.safetensors", {"b": ("F32", [3], None)})
+    assert codes(sharded) == {}
+    assert read_contents(sharded).shards == ("consolidated-1.safetensors", "consolidated-2.safetensors")
+    write_weights(sharded / "consolidated-2.safetensors", {"a": ("F32", [2], None)})
+    (fault,) = static_faults(read_contents(sharded))
+    assert (fault.code, fault.where) == ("tensor-twice", "consolidated-2.safetensors")
+    assert "keeps the later" in fault.why
+    index = {"metadata": {}, "weight_map": {"a": "consolidated-1.safetensors"}}
+    (sharded / "consolidated.safetensors.index.json").write_text(json.dumps(index))
+    assert codes(sharded) == {}
+    write_weights(sharded / "model-00002-of-00002.safetensors", {"c": ("F32", [3], None)})
+    assert codes(sharded) == {"missing-tensor": "fail", "unlisted-tensor": "warn"}
 
 
 @pytest.mark.parametrize(("cut", "code"), [(-1, "truncated"), (1, "overlong")])

@@ -64,10 +64,10 @@ def test_the_configuration_beside_a_listing_is_read_and_held_against_its_sizes(t
     assert inspect(tmp_path / "listing.json").problems == ()
 
 
-def test_other_copies_of_the_weights_do_not_count(tmp_path: Path) -> None:
-    more = {"consolidated.safetensors": 1_400_000, "original/model.safetensors": 5, "model.safetensors": 1_400_000}
+def test_of_two_copies_of_the_weights_mistrals_own_counts_as_an_engine_loads_it(tmp_path: Path) -> None:
+    more = {"consolidated.safetensors": 1_400_100, "original/model.safetensors": 5, "model.safetensors": 1_400_000}
     (tmp_path / "listing.json").write_text(tree(FILES | more))
-    assert inspect(tmp_path / "listing.json").weight_bytes == 1_400_000
+    assert inspect(tmp_path / "listing.json").weight_bytes == 1_400_100
 
 
 def test_what_a_listing_lacks_is_told(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from onecat.checkpoints.integrity.contents import INDEX, Contents
+from onecat.checkpoints.consolidated import consolidated
+from onecat.checkpoints.integrity.contents import INDEX, Contents, Copy
 from onecat.checkpoints.integrity.records import DOWNLOAD_AGAIN, Fault
 from onecat.checkpoints.integrity.registry import rule
 
@@ -74,18 +75,24 @@ def no_shard_missing(contents: Contents) -> Iterator[Fault]:
 
 @rule
 def index_and_shards_agree(contents: Contents) -> Iterator[Fault]:
-    """Tensors are where the index says, each once, and all of them are named."""
-    listed = contents.weight_map
+    """Tensors are where the index says, each once, and all of them are named: in each copy of the weights."""
+    for copy in contents.copies:
+        yield from _copy(contents, copy)
+
+
+def _copy(contents: Contents, copy: Copy) -> Iterator[Fault]:
+    listed, index = copy.weight_map, copy.index
     where: dict[str, str] = {}
     twice: dict[tuple[str, str], list[str]] = {}
-    for file, tensor in contents.tensors():
+    for file, tensor in contents.tensors_of(copy.files):
         first = where.setdefault(tensor.name, file)
         if first != file:
             twice.setdefault((first, file), []).append(tensor.name)
     for (first, file), names in twice.items():
         text = f"holds {_some(names)}, as {first} does"
         fix = "remove what does not belong to this checkpoint; a conversion may have been run twice into one directory"
-        yield Fault("tensor-twice", "fail", text, file, fix, "Which of the two is loaded last is left to chance.")
+        why = "vLLM loads both in the natural order of the files' names and keeps the later; other loaders may not."
+        yield Fault("tensor-twice", "fail", text, file, fix, why, LOADER_SOURCE)
     if listed is None:
         return
     absent: dict[str, list[str]] = {}
@@ -96,10 +103,10 @@ def index_and_shards_agree(contents: Contents) -> Iterator[Fault]:
         elif file in contents.headers and where[name] != file:
             elsewhere.setdefault(file, []).append(name)
     for file, names in absent.items():
-        text = f"lacks {_some(names)}, which {INDEX} says it holds"
+        text = f"lacks {_some(names)}, which {index} says it holds"
         yield Fault("missing-tensor", "fail", text, file, DOWNLOAD_AGAIN, source=INDEX_SOURCE)
     for file, names in elsewhere.items():
-        text = f"does not hold {_some(names)} as {INDEX} says; {where[names[0]]} does"
+        text = f"does not hold {_some(names)} as {index} says; {where[names[0]]} does"
         why = "vLLM loads whole files and does not mind; transformers looks where the index points."
         yield Fault("tensor-elsewhere", "warn", text, file, "write the index anew", why, INDEX_SOURCE)
     unnamed: dict[str, list[str]] = {}
@@ -107,7 +114,7 @@ def index_and_shards_agree(contents: Contents) -> Iterator[Fault]:
         if name not in listed:
             unnamed.setdefault(file, []).append(name)
     for file, names in unnamed.items():
-        text = f"holds {_some(names)}, which {INDEX} does not name"
+        text = f"holds {_some(names)}, which {index} does not name"
         why = "vLLM loads whole files with them; transformers leaves them out."
         yield Fault("unlisted-tensor", "warn", text, file, "write the index anew", why, INDEX_SOURCE)
 
@@ -132,7 +139,8 @@ def total_size(contents: Contents) -> Iterator[Fault]:
 def files_beside(contents: Contents) -> Iterator[Fault]:
     """Weight files that an engine will not load, or will load though they do not belong."""
     if contents.weight_map:
-        for name in sorted(set(contents.weight_files) - set(contents.weight_map.values())):
+        own = consolidated(contents.weight_files)
+        for name in sorted(set(contents.weight_files) - set(contents.weight_map.values()) - set(own)):
             text = f"is not listed in {INDEX}: engines do not load it"
             yield Fault("unlisted-shard", "info", text, name, "", "It only takes space.", LOADER_SOURCE)
     if contents.weight_files:
