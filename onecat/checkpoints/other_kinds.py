@@ -20,6 +20,9 @@ EXPLAINED = frozenset(("missing-file", "no-weights", "missing-tokenizer", "no-ge
 NO_WEIGHTS = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state.pth")
 """Files of a training run. Source: filter_files_not_needed_for_inference in vllm 0.27.1's weight_utils.py."""
 
+TELLING = (".json", ".safetensors", ".gguf", ".bin")
+"""Ends of the names of files that tell what a directory is."""
+
 _NAMED = 3
 _LARGEST = 1 << 20
 
@@ -62,7 +65,10 @@ def other_kind(directory: Path) -> OtherKind | None:
     folders: set[str] = set()
     with os.scandir(directory) as entries:
         for entry in entries:
-            (folders if entry.is_dir() else files).add(entry.name)
+            if entry.is_dir():
+                folders.add(entry.name)
+            elif entry.name.endswith(TELLING):
+                files.add(entry.name)
     names = _Names(directory, files, folders)
     return next((found for kind in _KINDS if (found := kind(names)) is not None), None)
 

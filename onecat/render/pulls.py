@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onecat.checkpoints.numbering import counted
-from onecat.pull import Progress, Pulled
 from onecat.render.columns import harmless
+
+if TYPE_CHECKING:
+    from onecat.pull import Progress, Pulled
 
 _UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _STATES = {"fetched": "fetched", "resumed": "fetched, went on", "present": "was there", "missing": "would be fetched"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,8 @@ def test_a_broken_checkpoint_is_told_in_80_columns_with_exit_code_1_and_gets_no_
 def test_a_line_of_progress_tells_bytes_speed_and_time() -> None:
     line = progress_line(Progress("hashing", 3 * 10**9, 12 * 10**9, 2.0))
     assert line == "hashing: 3.00 GB of 12.0 GB (25 %), 1.50 GB/s, 6 s left"
+
+
+def test_verify_loads_nothing_that_opens_connections() -> None:
+    code = "import sys, onecat.checkpoints.integrity, onecat.render.verifications; sys.exit('httpx' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -24,6 +24,8 @@ def left_by_the_hub(directory: Path, names: Iterable[str]) -> Manifest | None:
         names: all files below the directory. Files that changed since their download are hashed as any other.
     """
     entries = []
+    names = list(names)
+    links = _links(directory, {name.rpartition("/")[0] for name in names})
     for name in names:
         if name.startswith(METADATA) and name.endswith(".metadata"):
             try:
@@ -32,11 +34,20 @@ def left_by_the_hub(directory: Path, names: Iterable[str]) -> Manifest | None:
                 continue
             if len(lines) >= 2 and (entry := _entry(name[len(METADATA) : -len(".metadata")], lines[1].strip())):
                 entries.append(entry)
-        elif os.path.islink(path := f"{directory}/{name}"):  # noqa: PTH114
-            target = Path(path).readlink()
+        elif name in links:
+            target = (directory / name).readlink()
             if target.parent.name == "blobs" and (entry := _entry(name, target.name)):
                 entries.append(entry)
     return Manifest("the hub's own checksums", "hub cache", tuple(entries)) if entries else None
+
+
+def _links(directory: Path, folders: Iterable[str]) -> set[str]:
+    """The links in some folders below a directory: whole listings tell them without a look at each file."""
+    found: set[str] = set()
+    for folder in folders:
+        with os.scandir(directory / folder) as entries:
+            found.update(f"{folder}/{each.name}" if folder else each.name for each in entries if each.is_symlink())
+    return found
 
 
 def _entry(path: str, etag: str) -> Entry | None:
