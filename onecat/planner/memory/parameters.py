@@ -11,6 +11,7 @@ from onecat.checkpoints import Architecture, Checkpoint, StoredTensors, WeightSc
 from onecat.checkpoints.architectures import KeyValueLayers, Weight
 from onecat.checkpoints.architectures.records import Part
 from onecat.checkpoints.quantization.storage import stored_tensors
+from onecat.planner.memory.itself import Itself
 
 _SUFFIXES = (
     ".weight_packed", ".weight_scale_inv", ".weight_scale_2", ".weight_scale", ".weight_global_scale",
@@ -50,43 +51,28 @@ def parameters_alike(checkpoint: Checkpoint) -> tuple[tuple[Parameter, tuple[int
     A model has a few dozen of these and thousands of parameters, and a search for a layout asks for them a hundred
     times.
     """
-    return _alike(_Itself(checkpoint))
+    return _alike(Itself(checkpoint))
 
 
 def absorbed(checkpoint: Checkpoint) -> tuple[Weight, ...]:
     """The weights that latent attention takes apart: kv_b_proj of each layer."""
-    return _absorbed(_Itself(checkpoint))
-
-
-class _Itself:
-    """A checkpoint as a key: it is itself alone. To look through all of its tensors would take longer than the work."""
-
-    __slots__ = ("checkpoint",)
-
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self.checkpoint = checkpoint
-
-    def __hash__(self) -> int:
-        return id(self.checkpoint)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and other.checkpoint is self.checkpoint
+    return _absorbed(Itself(checkpoint))
 
 
 @functools.lru_cache(maxsize=8)
-def _absorbed(key: _Itself) -> tuple[Weight, ...]:
-    return tuple(each for each in key.checkpoint.architecture.weights if each.name.endswith("kv_b_proj.weight"))
+def _absorbed(key: Itself[Checkpoint]) -> tuple[Weight, ...]:
+    return tuple(each for each in key.of.architecture.weights if each.name.endswith("kv_b_proj.weight"))
 
 
 @functools.lru_cache(maxsize=8)
-def _alike(key: _Itself) -> tuple[tuple[Parameter, tuple[int | None, ...]], ...]:
-    architecture = key.checkpoint.architecture
+def _alike(key: Itself[Checkpoint]) -> tuple[tuple[Parameter, tuple[int | None, ...]], ...]:
+    architecture = key.of.architecture
     caches = (*architecture.caches, *architecture.draft_caches)
     heads: dict[int | None, KeyValueLayers] = {
         layer: each for each in reversed(caches) if isinstance(each, KeyValueLayers) for layer in each.layers
     }
     groups: dict[tuple[object, ...], list[Parameter]] = {}
-    for each in parameters(key.checkpoint):
+    for each in parameters(key.of):
         groups.setdefault((_without_layer(each), heads.get(each.weight.layer)), []).append(each)
     return tuple((those[0], tuple(each.weight.layer for each in those)) for those in groups.values())
 

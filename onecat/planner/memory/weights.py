@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from dataclasses import replace
 
 from onecat.checkpoints import Architecture, Checkpoint
 from onecat.checkpoints.architectures import KeyValueLayers, LatentLayers, Weight
+from onecat.planner.memory.itself import Itself
 from onecat.planner.memory.layouts import DTYPE_BYTES, kept_bytes
 from onecat.planner.memory.online import online_bytes, online_scheme
 from onecat.planner.memory.parameters import Parameter, absorbed, parameters_alike, stem_of
@@ -25,7 +28,14 @@ def weight_bytes(checkpoint: Checkpoint, settings: MemorySettings, stage: Stage,
     From the headers where there are weight files, else from the architecture and its quantisation. With the tables of
     sines that models keep, and the second form of kv_b_proj that latent attention calculates with.
     """
-    architecture = checkpoint.architecture
+    # What is compared for a plan mostly differs in these alone, and they decide nothing here.
+    of_weights = replace(settings, max_model_len=0, max_num_seqs=0, max_num_batched_tokens=0, utilization=0.0)
+    return _weight_bytes(Itself(checkpoint), of_weights, stage, replace(device, memory=0, used=0))
+
+
+@functools.lru_cache(maxsize=64)
+def _weight_bytes(key: Itself[Checkpoint], settings: MemorySettings, stage: Stage, device: Device) -> int:
+    checkpoint, architecture = key.of, key.of.architecture
     total = 0
     for each, layers in parameters_alike(checkpoint):
         if each.weight.layer is None or each.weight.part != "language":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from onecat.checkpoints.architectures.records import Architecture
+from onecat.planner.memory.itself import Itself
 from onecat.planner.memory.kv_cache.blocks import state_mode
 from onecat.planner.memory.kv_cache.division import Division, divided
 from onecat.planner.memory.kv_cache.layers import layers_of
@@ -58,6 +60,13 @@ def needed_for(
 
 def division_of(architecture: Architecture, settings: MemorySettings, stages: Sequence[Stage]) -> Division:
     """How the engine of these settings divides the layers."""
+    return _division(Itself(architecture), settings, tuple(stages))
+
+
+@functools.lru_cache(maxsize=4)
+def _division(key: Itself[Architecture], settings: MemorySettings, stages: tuple[Stage, ...]) -> Division:
+    """What there is room for and what is needed are asked one after the other."""
+    architecture = key.of
     rules = rules_of(settings.engine_version)
     runner = _runner(architecture, settings)
     if runner == "v0":

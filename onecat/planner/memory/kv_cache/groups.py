@@ -35,9 +35,10 @@ def groups_of(layers: Sequence[Layer], rules: Rules) -> tuple[Group, ...]:
     """The groups of all layers of a model, before they are divided among pipeline stages."""
     if not layers:
         return ()
-    if len({_merged(each.pages) for each in layers}) == 1:
+    kinds = {each.pages for each in layers}
+    if len({_merged(pages) for pages in kinds}) == 1:
         return (_group(layers),)
-    if len({_need(each.pages) for each in layers}) == 1:
+    if len({_need(pages) for pages in kinds}) == 1:
         return (_group(layers, mixed=True),)
     if any(each.pages.kind == "latent-window" for each in layers) and len({each.pages.page for each in layers}) > 1:
         return _packed(layers, rules.packing == "dense")
