@@ -18,6 +18,8 @@ HEAVY_FOR_DOCTOR = {
     "onecat.render.redaction",
 }  # fmt: skip
 """What a look at one local host has no use for; pydantic is loaded by Typer, PyYAML and Rich are of use."""
+SMALLEST_SECONDS = 0.13
+"""What the smallest Typer program takes where the half second was measured: other machines are judged by theirs."""
 PROGRAM = """
 import json, sys
 from onecat.cli.main import main
@@ -53,8 +55,12 @@ def test_a_look_at_one_local_host_loads_nothing_that_it_does_not_use(
 
 def test_a_look_at_one_local_host_takes_half_a_second() -> None:
     onecat = str(Path(sys.executable).with_name("onecat"))
-    seconds = min(processor_seconds([onecat, "doctor", "--profile", "v100x2-pcie"]) for _ in range(3))
-    assert seconds < 0.5 * 2, "twice the target: the machine that runs the tests is shared and may compile each module"
+    program = "import typer; app = typer.Typer(); app.command()(lambda: None); app()"
+    commands = ([onecat, "doctor", "--profile", "v100x2-pcie"], [sys.executable, "-c", program])
+    seconds, here = (min(processor_seconds(argv) for _ in range(3)) for argv in commands)
+    assert seconds < 0.5 * 2 * max(1, here / SMALLEST_SECONDS), (
+        "twice the target on a machine as fast as the one it was set on: one that is shared may compile each module"
+    )
 
 
 def processor_seconds(argv: list[str]) -> float:
