@@ -52,27 +52,21 @@ def _plan(
     deployment: Deployment, profile: Profile, facts: Facts | None, made: Decision, prompts: Prompts | None
 ) -> Plan:
     question, layout = made.question, made.layout
-    settings, schema = question.settings, question.schema
     runtime = deployment.runtime or profile.launch.runtime
     served_name = deployment.model.served_name or PurePosixPath(deployment.model.path).name
     hosts = len(deployment.hosts) if deployment.ray is not None else 1
     gpus = -(-layout.tensor_parallel * layout.pipeline_parallel * layout.replicas // hosts)
     container = container_of(profile, served_name, gpus) if runtime == "container" else None
     situation = Situation(
-        schema=schema,
-        settings=settings,
-        environment=question.environment,
+        question=question,
         profile=profile,
-        checkpoint=question.checkpoint,
         layout=layout,
-        capability=question.capability,
         gpus=_gpus(facts),
         npus=_npus(facts) if profile.hardware.accelerator == "ascend" else None,
         hosts=hosts,
-        question=question,
         sizing=made.sizing,
     )
-    arguments, reasons = arguments_of(deployment, settings, container, served_name)
+    arguments, reasons = arguments_of(deployment, question.settings, container, served_name)
     given = None if container is None else container.shm_bytes // 2**20
     reasons += resolved_reasons(question, made.sizing)
     if profile.hardware.accelerator == "nvidia" and (profile.name == NAME or given):

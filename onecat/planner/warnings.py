@@ -79,7 +79,7 @@ def _overflow(at: Situation) -> Iterator[str]:
 
 def _unseen_quantization(at: Situation) -> Iterator[str]:
     """Publishers state the scheme in a file of its own, which is easily left behind."""
-    if not at.checkpoint.measured and at.checkpoint.quantization is None and at.question is not None:
+    if not at.checkpoint.measured and at.checkpoint.quantization is None:
         yield (
             "Only the configuration was read, and it names no quantisation: the weights are counted in "
             f"{at.checkpoint.architecture.dtype or 'their own type'}. If hf_quant_config.json or quant_config.json "
@@ -90,8 +90,8 @@ def _unseen_quantization(at: Situation) -> Iterator[str]:
 def memory_warnings(at: Situation) -> Iterator[str]:
     """What is to be known of the memory: estimates, close calls, other processes, a host without room."""
     weights = at.checkpoint.weight_bytes
-    if at.sizing is None or at.question is None:
-        why = None if at.question is None else why_unknown(at.question, at.layout)
+    if at.sizing is None:
+        why = why_unknown(at.question, at.layout)
         yield f"Whether the model fits is not known: {why}. The weights are {_size(weights)} on disk."
         return
     sizing = at.sizing
@@ -137,7 +137,7 @@ def _others(at: Situation) -> Iterator[str]:
 def shorter_warnings(at: Situation, compared: Sequence[Candidate]) -> Iterator[str]:
     """A layout with a shorter context that would cost less: the whole one, which is planned for, may be too much."""
     best = compared[0] if compared else None
-    if best is None or at.question is None or best.layout != at.layout or best.holds != "whole":
+    if best is None or best.layout != at.layout or best.holds != "whole":
         return
     close = at.question.hardware.speeds.close
     cheaper = [
@@ -157,7 +157,7 @@ def shorter_warnings(at: Situation, compared: Sequence[Candidate]) -> Iterator[s
 def mixture_warnings(at: Situation, compared: Sequence[Candidate]) -> Iterator[str]:
     """A mixture that fits one card: data-parallel ranks share its experts, and only servers of their own are copies."""
     own = next((each for each in compared if each.layout == at.layout), None)
-    if own is None or at.question is None or not any(each.count > 1 for each in at.checkpoint.architecture.weights):
+    if own is None or not any(each.count > 1 for each in at.checkpoint.architecture.weights):
         return
     count = len(own.cards)
     alone = candidate(at.question, Layout()) if count > 1 else None
@@ -177,7 +177,7 @@ def layout_warnings(at: Situation, compared: Sequence[Candidate]) -> Iterator[st
     """A layout that somebody else chose and that another one beats."""
     own = next((each for each in compared if each.layout == at.layout), None)
     best = compared[0] if compared else None
-    if best is None or own is best or at.question is None:
+    if best is None or own is best:
         return
     chosen = {
         at.settings[name].layer for name in ("tensor-parallel-size", "pipeline-parallel-size") if name in at.settings

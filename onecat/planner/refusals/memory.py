@@ -18,7 +18,7 @@ DOUBTFUL = 0.03
 def memory(at: Situation) -> Iterator[Refusal]:
     """The model does not fit, or not with the context that was asked for. Silent where sizes are estimated."""
     sizing = at.sizing
-    if sizing is None or at.question is None or sizing.fits or sizing.estimate.estimated:
+    if sizing is None or sizing.fits or sizing.estimate.estimated:
         return
     smallest = min(each.memory for each in sizing.estimate.per_gpu)
     missing = sizing.short_of
@@ -49,6 +49,5 @@ def memory(at: Situation) -> Iterator[Refusal]:
 
 def offload_cost(at: Situation) -> str | None:
     """What `cpu-offload-gb` costs; None where it is not used."""
-    if at.question is None or not offloaded_bytes(at.question):
-        return None
-    return told_offload(at.question, offloaded_bytes(at.question))
+    count = offloaded_bytes(at.question)
+    return told_offload(at.question, count) if count else None

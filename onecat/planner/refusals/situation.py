@@ -21,28 +21,43 @@ UNSTRETCHED_ROPE = (None, "default", "su", "longrope", "llama3")
 class Situation:
     """All that a rule may look at.
 
-    capability: compute capability, ten times, of the weakest GPU; None without a GPU. gpus: GPUs the host is known to
-    have, None when that is not known; npus likewise, for profiles that use them. hosts: that share the layout by Ray.
-    question, sizing: what the memory model was asked and answered; None where it cannot be asked.
+    gpus: GPUs the host is known to have, None when that is not known; npus likewise, for profiles that use them. hosts:
+    that share the layout by Ray. sizing: what the memory model answered; None where it cannot be asked.
     """
 
-    schema: FlagSchema
-    settings: Mapping[str, Setting]
-    environment: Mapping[str, str]
+    question: Question
     profile: Profile
-    checkpoint: Checkpoint
     layout: Layout
-    capability: int | None
     gpus: int | None
     npus: int | None = None
     hosts: int = 1
-    question: Question | None = None
     sizing: Sizing | None = None
+
+    @property
+    def schema(self) -> FlagSchema:
+        return self.question.schema
+
+    @property
+    def settings(self) -> Mapping[str, Setting]:
+        return self.question.settings
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables of the server."""
+        return self.question.environment
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return self.question.checkpoint
+
+    @property
+    def capability(self) -> int | None:
+        """Compute capability, ten times, of the weakest GPU; None without a GPU."""
+        return self.question.capability
 
     def value(self, name: str) -> object:
         """The value of a flag: as set, or else the engine's default."""
-        setting = self.settings.get(name)
-        return setting.value if setting is not None else self.schema.default(name)
+        return self.question.value(name)
 
 
 def longest_context(checkpoint: Checkpoint) -> int | None:
