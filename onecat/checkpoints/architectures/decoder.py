@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration
 from onecat.checkpoints.architectures.description import common
+from onecat.checkpoints.architectures.grouped_attention import GroupedAttention
 from onecat.checkpoints.architectures.layers import LayerRule, alike, windows
-from onecat.checkpoints.architectures.records import Architecture, KeyValueLayers, Weight
+from onecat.checkpoints.architectures.records import Architecture, Weight
+from onecat.checkpoints.architectures.weights import QueryKeyNorm
 
 
 @dataclass(frozen=True)
@@ -18,10 +19,9 @@ class Style:
     """How a family's decoder differs from Llama's.
 
     prefix: before `layers.N`; head: module of the output head. attention_bias, output_bias, mlp_bias: of q, k and v,
-    of o_proj, of the feed-forward network; None for as the configuration says. query_key_norm: over each head, over
-    all heads together, or with weights of its own for each head. fused: q, k and v are one matrix; fused_mlp: gate
-    and up are. plain_mlp: up and down of a feed-forward network without a gate. norms: of one layer; norm_bias: they
-    have one. tied: when nothing says.
+    of o_proj, of the feed-forward network; None for as the configuration says. fused: q, k and v are one matrix, and
+    have no norms; fused_mlp: gate and up are one. plain_mlp: up and down of a feed-forward network without a gate.
+    norms: of one layer; norm_bias: they have one. tied: when nothing says.
     """
 
     prefix: str = "model."
@@ -29,7 +29,7 @@ class Style:
     attention_bias: bool | None = None
     output_bias: bool | None = None
     mlp_bias: bool | None = None
-    query_key_norm: Literal["head", "all", "each"] | None = None
+    query_key_norm: QueryKeyNorm | None = None
     fused: bool = False
     fused_mlp: bool = False
     plain_mlp: tuple[str, str] | None = None
@@ -51,14 +51,9 @@ def decoder(configuration: Configuration, style: Style = LLAMA, sliding: LayerRu
     """
     tied = configuration.ties(style.tied)
     layers = configuration.integer("num_hidden_layers")
-    heads, hidden = configuration.positive("num_attention_heads"), configuration.positive("hidden_size")
-    key_value_heads = configuration.positive("num_key_value_heads", default=heads)
-    head_size = configuration.positive("head_dim", default=hidden // heads)
-    per_layer = windows(configuration, layers, sliding)
-    caches = alike(
-        KeyValueLayers((layer,), heads, key_value_heads, head_size, head_size, window)
-        for layer, window in enumerate(per_layer)
-    )
+    attention = GroupedAttention.of(configuration)
+    hidden, per_layer = attention.hidden, windows(configuration, layers, sliding)
+    caches = alike(attention.cache((layer,), window) for layer, window in enumerate(per_layer))
 
     def parameters() -> Iterator[Weight]:
         vocabulary = configuration.positive("vocab_size")
@@ -67,9 +62,7 @@ def decoder(configuration: Configuration, style: Style = LLAMA, sliding: LayerRu
             yield from layer_of(configuration, style, f"{style.prefix}layers.{layer}", layer)
         yield from weights.norms(style.prefix, ("norm",), hidden, bias=style.norm_bias)
 
-    return common(configuration).replaced(
-        tied_embeddings=tied, head_size=head_size, caches=caches, weights=tuple(parameters())
-    )
+    return common(configuration).replaced(tied_embeddings=tied, caches=caches, weights=tuple(parameters()))
 
 
 def layer_of(configuration: Configuration, style: Style, prefix: str, layer: int) -> Iterator[Weight]:
@@ -80,27 +73,20 @@ def layer_of(configuration: Configuration, style: Style, prefix: str, layer: int
 
     Raises IncompleteConfiguration.
     """
-    heads, hidden = configuration.positive("num_attention_heads"), configuration.positive("hidden_size")
-    key_value_heads = configuration.positive("num_key_value_heads", default=heads)
-    head = configuration.positive("head_dim", default=hidden // heads)
+    attention, name = GroupedAttention.of(configuration), f"{prefix}.self_attn"
+    hidden = attention.hidden
     stated = configuration.flag("attention_bias")
     bias = stated if style.attention_bias is None else style.attention_bias
     output_bias = stated if style.output_bias is None else style.output_bias
     mlp_bias = configuration.flag("mlp_bias") if style.mlp_bias is None else style.mlp_bias
     inner = configuration.positive("intermediate_size")
-    attention = f"{prefix}.self_attn"
     if style.fused:
-        rows = (heads + 2 * key_value_heads) * head
-        yield from weights.linear(f"{attention}.qkv_proj", rows, hidden, layer, bias=bias)
-        yield from weights.linear(f"{attention}.o_proj", hidden, heads * head, layer, bias=output_bias)
+        yield from weights.linear(f"{name}.qkv_proj", attention.fused_rows, hidden, layer, bias=bias)
+        yield from weights.linear(f"{name}.o_proj", hidden, attention.inner, layer, bias=output_bias)
     else:
-        yield from weights.attention(
-            attention, layer, hidden, heads, key_value_heads, head, bias=bias, output_bias=output_bias
+        yield from attention.weights(
+            name, layer, bias=bias, output_bias=output_bias, query_key_norm=style.query_key_norm
         )
-    if style.query_key_norm is not None:
-        for name, count in (("q_norm", heads), ("k_norm", key_value_heads)):
-            shape = {"head": (head,), "all": (count * head,), "each": (count, head)}[style.query_key_norm]
-            yield Weight(f"{attention}.{name}.weight", shape, "norm", layer)
     if style.plain_mlp is not None:
         into, out = style.plain_mlp
         yield from weights.linear(f"{prefix}.mlp.{into}", inner, hidden, layer, bias=mlp_bias)

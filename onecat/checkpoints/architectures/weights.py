@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from onecat.checkpoints.architectures.records import Part, Weight
+
+QueryKeyNorm = Literal["head", "all", "each"]
+"""A norm of q and of k: over each head, over all heads together, or with weights of its own for each head."""
 
 
 def embeddings(prefix: str, vocabulary: int, hidden: int, tied: bool, head: str = "lm_head") -> Iterator[Weight]:
@@ -42,17 +46,19 @@ def norms(
 
 def attention(
     prefix: str, layer: int, hidden: int, query_heads: int, key_value_heads: int, head: int, *,
-    value_head: int | None = None, bias: bool = False, output_bias: bool = False, query_key_norm: bool = False,
+    value_head: int | None = None, bias: bool = False, output_bias: bool = False,
+    query_key_norm: QueryKeyNorm | None = None,
 ) -> Iterator[Weight]:  # fmt: skip
-    """q_proj, k_proj, v_proj and o_proj of one layer. query_key_norm: a norm over each head of q and of k."""
+    """q_proj, k_proj, v_proj and o_proj of one layer, with norms of q and k where there are any."""
     value = head if value_head is None else value_head
     yield from linear(f"{prefix}.q_proj", query_heads * head, hidden, layer, bias=bias)
     yield from linear(f"{prefix}.k_proj", key_value_heads * head, hidden, layer, bias=bias)
     yield from linear(f"{prefix}.v_proj", key_value_heads * value, hidden, layer, bias=bias)
     yield from linear(f"{prefix}.o_proj", hidden, query_heads * value, layer, bias=output_bias)
-    if query_key_norm:
-        yield norm(f"{prefix}.q_norm", head, layer)
-        yield norm(f"{prefix}.k_norm", head, layer)
+    if query_key_norm is not None:
+        for name, count in (("q_norm", query_heads), ("k_norm", key_value_heads)):
+            shape = {"head": (head,), "all": (count * head,), "each": (count, head)}[query_key_norm]
+            yield Weight(f"{prefix}.{name}.weight", shape, "norm", layer)
 
 
 def gated_mlp(

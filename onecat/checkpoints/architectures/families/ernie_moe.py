@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration
+from onecat.checkpoints.architectures.grouped_attention import GroupedAttention
 from onecat.checkpoints.architectures.mixtures import router, separate_experts
-from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
+from onecat.checkpoints.architectures.records import Architecture, Experts, Weight
 from onecat.checkpoints.architectures.registry import family
 from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
 
@@ -16,9 +17,7 @@ from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
 def ernie_moe(configuration: Configuration) -> Architecture:
     """Source: transformers' modeling_ernie4_5_moe.py; vllm 0.27.1, vllm/model_executor/models/ernie45_moe.py."""
     hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
-    heads = configuration.positive("num_attention_heads")
-    key_value_heads = configuration.positive("num_key_value_heads", default=heads)
-    head = configuration.positive("head_dim", default=hidden // heads)
+    grouped = GroupedAttention.of(configuration)
     count, inner = configuration.positive("moe_num_experts"), configuration.positive("moe_intermediate_size")
     shared = inner * configuration.count("moe_num_shared_experts")
     first = configuration.count("moe_layer_start_index")
@@ -29,9 +28,7 @@ def ernie_moe(configuration: Configuration) -> Architecture:
     bias = configuration.flag("use_bias")
 
     def attention(name: str, layer: int) -> Iterator[Weight]:
-        return weights.attention(
-            f"{name}.self_attn", layer, hidden, heads, key_value_heads, head, bias=bias, output_bias=bias
-        )
+        return grouped.weights(f"{name}.self_attn", layer, bias=bias, output_bias=bias)
 
     def feed_forward(name: str, layer: int) -> Iterator[Weight]:
         if layer not in mixed:
@@ -48,7 +45,7 @@ def ernie_moe(configuration: Configuration) -> Architecture:
         configuration,
         attention,
         feed_forward,
-        (KeyValueLayers(tuple(range(layers)), heads, key_value_heads, head, head),),
+        (grouped.cache(tuple(range(layers))),),
         Experts(mixed, count, configuration.positive("moe_k"), inner, shared),
         tied=True,
-    ).replaced(head_size=head)
+    )

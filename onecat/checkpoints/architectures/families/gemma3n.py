@@ -73,7 +73,7 @@ def _text(configuration: Configuration, prefix: str) -> Architecture:
         for layer in range(layers):
             inside = f"{prefix}layers.{layer}"
             yield from weights.attention(
-                f"{inside}.self_attn", layer, hidden, heads, key_value_heads, head, query_key_norm=True
+                f"{inside}.self_attn", layer, hidden, heads, key_value_heads, head, query_key_norm="head"
             )
             yield from weights.gated_mlp(f"{inside}.mlp", layer, hidden, inner[layer])
             yield from weights.norms(f"{inside}.", NORMS, hidden, layer)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from onecat.checkpoints.architectures import towers, weights
 from onecat.checkpoints.architectures.configuration import Configuration
+from onecat.checkpoints.architectures.grouped_attention import GroupedAttention
 from onecat.checkpoints.architectures.mixtures import grouped_router_mixture, layers_after_dense, of_part
-from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
+from onecat.checkpoints.architectures.records import Architecture, Experts, Weight
 from onecat.checkpoints.architectures.registry import family
 from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
 
@@ -63,18 +64,16 @@ def _tower(prefix: str, vision: Configuration) -> Iterator[Weight]:
 
 def _language_model(configuration: Configuration, prefix: str) -> Architecture:
     hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
-    heads = configuration.positive("num_attention_heads")
-    key_value_heads = configuration.positive("num_key_value_heads", default=heads)
-    head = configuration.positive("head_dim", default=hidden // heads)
+    grouped = GroupedAttention.of(configuration)
     count, inner = configuration.positive("n_routed_experts"), configuration.positive("moe_intermediate_size")
     shared = inner * configuration.count("n_shared_experts")
     mixed = layers_after_dense(configuration, layers)
     drafts = configuration.count("num_nextn_predict_layers")
 
     def attention(name: str, layer: int) -> Iterator[Weight]:
-        return weights.attention(
-            f"{name}.self_attn", layer, hidden, heads, key_value_heads, head,
-            bias=configuration.flag("attention_bias"), query_key_norm=configuration.flag("use_qk_norm"),
+        return grouped.weights(
+            f"{name}.self_attn", layer, bias=configuration.flag("attention_bias"),
+            query_key_norm="head" if configuration.flag("use_qk_norm") else None,
         )  # fmt: skip
 
     def feed_forward(name: str, layer: int) -> Iterator[Weight]:
@@ -83,16 +82,13 @@ def _language_model(configuration: Configuration, prefix: str) -> Architecture:
         else:
             yield from weights.gated_mlp(f"{name}.mlp", layer, hidden, configuration.positive("intermediate_size"))
 
-    def kept(indices: range) -> KeyValueLayers:
-        return KeyValueLayers(tuple(indices), heads, key_value_heads, head, head)
-
     return sparse_decoder(
         configuration,
         attention,
         feed_forward,
-        (kept(range(layers)),),
+        (grouped.cache(tuple(range(layers))),),
         Experts(mixed, count, configuration.positive("num_experts_per_tok"), inner, shared),
         prefix=prefix,
         next_token_layers=drafts,
-        draft_caches=(kept(range(layers, layers + drafts)),) if drafts else (),
-    ).replaced(head_size=head)
+        draft_caches=(grouped.cache(tuple(range(layers, layers + drafts))),) if drafts else (),
+    )

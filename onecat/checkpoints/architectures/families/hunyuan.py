@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration, IncompleteConfiguration
+from onecat.checkpoints.architectures.grouped_attention import GroupedAttention
 from onecat.checkpoints.architectures.mixtures import router, separate_experts
-from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
+from onecat.checkpoints.architectures.records import Architecture, Experts, Weight
 from onecat.checkpoints.architectures.registry import family
 from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
 
@@ -19,18 +20,16 @@ def hunyuan_moe(configuration: Configuration) -> Architecture:
     Source: vllm 0.27.1, vllm/model_executor/models/hunyuan_v1.py; transformers' modeling_hunyuan_v1_moe.py.
     """
     hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
-    heads = configuration.positive("num_attention_heads")
-    key_value_heads = configuration.positive("num_key_value_heads", default=heads)
-    head = configuration.positive("head_dim", "attention_head_dim", default=hidden // heads)
+    grouped = GroupedAttention.of(configuration, "attention_head_dim")
     count, inner = configuration.positive("num_experts"), _alike(configuration, "moe_intermediate_size")
     shared = configuration.positive("intermediate_size") * _alike(configuration, "num_shared_expert")
     normed = configuration.flag("use_qk_norm", True)
 
     def attention(name: str, layer: int) -> Iterator[Weight]:
         prefix, bias = f"{name}.self_attn", configuration.flag("attention_bias")
-        yield from weights.attention(prefix, layer, hidden, heads, key_value_heads, head, bias=bias, output_bias=bias)
+        yield from grouped.weights(prefix, layer, bias=bias, output_bias=bias)
         if normed:
-            yield from weights.norms(f"{prefix}.", ("query_layernorm", "key_layernorm"), head, layer)
+            yield from weights.norms(f"{prefix}.", ("query_layernorm", "key_layernorm"), grouped.head, layer)
 
     def feed_forward(name: str, layer: int) -> Iterator[Weight]:
         yield from router(f"{name}.mlp.gate.wg", count, hidden, layer)
@@ -43,10 +42,10 @@ def hunyuan_moe(configuration: Configuration) -> Architecture:
         configuration,
         attention,
         feed_forward,
-        (KeyValueLayers(every, heads, key_value_heads, head, head),),
+        (grouped.cache(every),),
         Experts(every, count, _alike(configuration, "moe_topk"), inner, shared),
         tied=True,
-    ).replaced(head_size=head)
+    ).replaced(head_size=grouped.head)
 
 
 def _alike(configuration: Configuration, name: str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration
 from onecat.checkpoints.architectures.decoder import Style, decoder
+from onecat.checkpoints.architectures.grouped_attention import GroupedAttention
 from onecat.checkpoints.architectures.records import Architecture, Weight
 from onecat.checkpoints.architectures.registry import family
 
@@ -30,16 +31,14 @@ def internlm2(configuration: Configuration) -> Architecture:
     alike = decoder(configuration)
     hidden, inner = configuration.positive("hidden_size"), configuration.positive("intermediate_size")
     vocabulary, bias = configuration.positive("vocab_size"), configuration.flag("bias")
-    heads = configuration.positive("num_attention_heads")
-    head = configuration.positive("head_dim", default=hidden // heads)
-    rows = (heads + 2 * configuration.positive("num_key_value_heads", default=heads)) * head
+    grouped = GroupedAttention.of(configuration)
 
     def parameters() -> Iterator[Weight]:
         yield Weight("model.tok_embeddings.weight", (vocabulary, hidden), "embedding")
         for layer in range(configuration.integer("num_hidden_layers")):
             prefix = f"model.layers.{layer}."
-            yield from weights.linear(f"{prefix}attention.wqkv", rows, hidden, layer, bias=bias)
-            yield from weights.linear(f"{prefix}attention.wo", hidden, heads * head, layer, bias=bias)
+            yield from weights.linear(f"{prefix}attention.wqkv", grouped.fused_rows, hidden, layer, bias=bias)
+            yield from weights.linear(f"{prefix}attention.wo", hidden, grouped.inner, layer, bias=bias)
             yield from weights.linear(f"{prefix}feed_forward.w1", inner, hidden, layer)
             yield from weights.linear(f"{prefix}feed_forward.w3", inner, hidden, layer)
             yield from weights.linear(f"{prefix}feed_forward.w2", hidden, inner, layer)

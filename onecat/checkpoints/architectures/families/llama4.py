@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from onecat.checkpoints.architectures import towers, weights
 from onecat.checkpoints.architectures.configuration import Configuration
+from onecat.checkpoints.architectures.grouped_attention import GroupedAttention
 from onecat.checkpoints.architectures.mixtures import experts_as_published, of_part, router
-from onecat.checkpoints.architectures.records import Architecture, Encoder, Experts, KeyValueLayers, Weight
+from onecat.checkpoints.architectures.records import Architecture, Encoder, Experts, Weight
 from onecat.checkpoints.architectures.registry import family
 from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
 
@@ -35,18 +37,14 @@ def llama4(configuration: Configuration) -> Architecture:
 
 def _language_model(configuration: Configuration, prefix: str, head: str) -> Architecture:
     hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
-    heads = configuration.positive("num_attention_heads")
-    key_value_heads = configuration.positive("num_key_value_heads", default=heads)
-    size = configuration.positive("head_dim", default=hidden // heads)
+    grouped = GroupedAttention.of(configuration)
     count, inner = configuration.positive("num_local_experts"), configuration.positive("intermediate_size")
     mixed = _mixed(configuration, layers)
     experts_of_layer = experts_as_published(configuration)
 
     def attention(name: str, layer: int) -> Iterator[Weight]:
         bias = configuration.flag("attention_bias")
-        return weights.attention(
-            f"{name}.self_attn", layer, hidden, heads, key_value_heads, size, bias=bias, output_bias=bias
-        )
+        return grouped.weights(f"{name}.self_attn", layer, bias=bias, output_bias=bias)
 
     def feed_forward(name: str, layer: int) -> Iterator[Weight]:
         inside = f"{name}.feed_forward"
@@ -65,15 +63,15 @@ def _language_model(configuration: Configuration, prefix: str, head: str) -> Arc
         attention,
         feed_forward,
         (
-            KeyValueLayers(whole, heads, key_value_heads, size, size),
-            KeyValueLayers(chunked, heads, key_value_heads, size, size, chunk=chunk),
+            grouped.cache(whole),
+            replace(grouped.cache(chunked), chunk=chunk),
         ),
         Experts(mixed, count, configuration.positive("num_experts_per_tok", default=1), inner, inner),
         prefix=prefix,
         head=head,
     )
     widest = inner if len(mixed) == layers else configuration.positive("intermediate_size_mlp")
-    return described.replaced(head_size=size, intermediate_size=widest)
+    return described.replaced(intermediate_size=widest)
 
 
 def _mixed(configuration: Configuration, layers: int) -> tuple[int, ...]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration, IncompleteConfiguration
 from onecat.checkpoints.architectures.description import common
+from onecat.checkpoints.architectures.grouped_attention import GroupedAttention
 from onecat.checkpoints.architectures.mamba import Mamba1, Mamba2
 from onecat.checkpoints.architectures.mixtures import router, separate_experts
-from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
+from onecat.checkpoints.architectures.records import Architecture, Experts, Weight
 from onecat.checkpoints.architectures.registry import family
 from onecat.checkpoints.architectures.sparse_decoder import Block
 
@@ -25,8 +25,8 @@ def granite_hybrid(configuration: Configuration) -> Architecture:
     Source: transformers' modeling_granitemoehybrid.py; vllm 0.27.1, vllm/model_executor/models/granitemoehybrid.py
     (`load_weights`: the names of checkpoints).
     """
-    attention = _Attention.of(configuration)
-    layers, hidden = configuration.integer("num_hidden_layers"), attention.hidden
+    hidden, attention = configuration.positive("hidden_size"), GroupedAttention.of(configuration)
+    layers, bias = configuration.integer("num_hidden_layers"), configuration.flag("attention_bias")
     kinds = configuration.words("layer_types") or configuration.words("layers_block_type") or ("mamba",) * layers
     if len(kinds) != layers:
         raise IncompleteConfiguration(f"`layer_types` in config.json does not tell {layers} layers")
@@ -39,7 +39,7 @@ def granite_hybrid(configuration: Configuration) -> Architecture:
     def layer_weights(name: str, layer: int) -> Iterator[Weight]:
         yield from weights.norms(f"{name}.", ("input_layernorm", "post_attention_layernorm"), hidden, layer)
         if layer in attending:
-            yield from attention.weights(f"{name}.self_attn", layer)
+            yield from attention.weights(f"{name}.self_attn", layer, bias=bias, output_bias=bias)
         else:
             yield from mamba.weights(f"{name}.mamba", layer)
         if count:
@@ -70,8 +70,8 @@ def granite_hybrid(configuration: Configuration) -> Architecture:
 @family("BambaForCausalLM")
 def bamba(configuration: Configuration) -> Architecture:
     """Source: transformers' modeling_bamba.py."""
-    attention = _Attention.of(configuration)
-    layers, hidden = configuration.integer("num_hidden_layers"), attention.hidden
+    hidden, attention = configuration.positive("hidden_size"), GroupedAttention.of(configuration)
+    layers, bias = configuration.integer("num_hidden_layers"), configuration.flag("attention_bias")
     stated = configuration.text.get("attn_layer_indices")
     attending = tuple(index for index in range(layers) if index in stated) if isinstance(stated, list) else ()
     others = tuple(index for index in range(layers) if index not in attending)
@@ -79,7 +79,7 @@ def bamba(configuration: Configuration) -> Architecture:
 
     def layer_weights(name: str, layer: int) -> Iterator[Weight]:
         if layer in attending:
-            yield from attention.weights(f"{name}.self_attn", layer)
+            yield from attention.weights(f"{name}.self_attn", layer, bias=bias, output_bias=bias)
         else:
             yield from mamba.weights(f"{name}.mamba", layer)
         yield from weights.gated_mlp(f"{name}.feed_forward", layer, hidden, configuration.positive("intermediate_size"))
@@ -95,20 +95,20 @@ def falcon_h1(configuration: Configuration) -> Architecture:
 
     Source: transformers' modeling_falcon_h1.py.
     """
-    attention = _Attention.of(configuration)
-    layers, hidden = configuration.integer("num_hidden_layers"), attention.hidden
+    hidden, attention = configuration.positive("hidden_size"), GroupedAttention.of(configuration)
+    layers, bias = configuration.integer("num_hidden_layers"), configuration.flag("attention_bias")
     mamba = _mamba2(configuration, hidden, gate_norm=configuration.flag("mamba_rms_norm"))
 
     def layer_weights(name: str, layer: int) -> Iterator[Weight]:
         yield from mamba.weights(f"{name}.mamba", layer)
-        yield from attention.weights(f"{name}.self_attn", layer)
+        yield from attention.weights(f"{name}.self_attn", layer, bias=bias, output_bias=bias)
         inner = configuration.positive("intermediate_size")
-        bias = configuration.flag("mlp_bias")
-        yield from weights.gated_mlp(f"{name}.feed_forward", layer, hidden, inner, bias=bias)
+        mlp_bias = configuration.flag("mlp_bias")
+        yield from weights.gated_mlp(f"{name}.feed_forward", layer, hidden, inner, bias=mlp_bias)
 
     every = tuple(range(layers))
     described = _described(configuration, hidden, layers, layer_weights)
-    return described.replaced(caches=(attention.cache(every), mamba.cache(every)), head_size=attention.head)
+    return described.replaced(caches=(attention.cache(every), mamba.cache(every)))
 
 
 @family("JambaForCausalLM")
@@ -117,8 +117,8 @@ def jamba(configuration: Configuration) -> Architecture:
 
     Source: transformers' modeling_jamba.py.
     """
-    attention = _Attention.of(configuration)
-    layers, hidden = configuration.integer("num_hidden_layers"), attention.hidden
+    hidden, attention = configuration.positive("hidden_size"), GroupedAttention.of(configuration)
+    layers, bias = configuration.integer("num_hidden_layers"), configuration.flag("attention_bias")
     attending = _periodic(configuration, "attn_layer", layers, 8, 4)
     mixed = _periodic(configuration, "expert_layer", layers, 2, 1)
     count, inner = configuration.positive("num_experts", default=16), configuration.positive("intermediate_size")
@@ -137,7 +137,7 @@ def jamba(configuration: Configuration) -> Architecture:
 
     def layer_weights(name: str, layer: int) -> Iterator[Weight]:
         if layer in attending:
-            yield from attention.weights(f"{name}.self_attn", layer)
+            yield from attention.weights(f"{name}.self_attn", layer, bias=bias, output_bias=bias)
         else:
             yield from mamba.weights(f"{name}.mamba", layer)
         if layer in mixed:
@@ -153,35 +153,6 @@ def jamba(configuration: Configuration) -> Architecture:
         caches=tuple(each for each in caches if each.layers),
         experts=Experts(mixed, count, per_token, inner) if mixed else None,
     )
-
-
-@dataclass(frozen=True)
-class _Attention:
-    hidden: int
-    heads: int
-    key_value_heads: int
-    head: int
-    bias: bool
-
-    @classmethod
-    def of(cls, configuration: Configuration) -> _Attention:
-        hidden, heads = configuration.positive("hidden_size"), configuration.positive("num_attention_heads")
-        return cls(
-            hidden,
-            heads,
-            configuration.positive("num_key_value_heads", default=heads),
-            configuration.positive("head_dim", default=hidden // heads),
-            configuration.flag("attention_bias"),
-        )
-
-    def weights(self, prefix: str, layer: int) -> Iterator[Weight]:
-        return weights.attention(
-            prefix, layer, self.hidden, self.heads, self.key_value_heads, self.head,
-            bias=self.bias, output_bias=self.bias,
-        )  # fmt: skip
-
-    def cache(self, layers: tuple[int, ...]) -> KeyValueLayers:
-        return KeyValueLayers(layers, self.heads, self.key_value_heads, self.head, self.head)
 
 
 def _mamba2(configuration: Configuration, hidden: int, *, gate_norm: bool = True) -> Mamba2:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration
+from onecat.checkpoints.architectures.grouped_attention import GroupedAttention
 from onecat.checkpoints.architectures.mixtures import numbered_experts, router, score_correction
-from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
+from onecat.checkpoints.architectures.records import Architecture, Experts, Weight
 from onecat.checkpoints.architectures.registry import family
 from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
 
@@ -26,24 +26,21 @@ def minimax_m2(configuration: Configuration) -> Architecture:
     """
     return _numbered(
         configuration,
-        norms=configuration.flag("use_qk_norm", True),
+        normed=configuration.flag("use_qk_norm", True),
         corrected=configuration.flag("use_routing_bias", True),
     )
 
 
-def _numbered(configuration: Configuration, *, norms: bool = False, corrected: bool = False) -> Architecture:
+def _numbered(configuration: Configuration, *, normed: bool = False, corrected: bool = False) -> Architecture:
     hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
-    heads = configuration.positive("num_attention_heads")
-    key_value_heads = configuration.positive("num_key_value_heads", default=heads)
-    head = configuration.positive("head_dim", default=hidden // heads)
+    grouped = GroupedAttention.of(configuration)
     count, inner = configuration.positive("num_local_experts"), configuration.positive("intermediate_size")
 
     def attention(name: str, layer: int) -> Iterator[Weight]:
-        bias = configuration.flag("attention_bias")
-        yield from weights.attention(f"{name}.self_attn", layer, hidden, heads, key_value_heads, head, bias=bias)
-        if norms:
-            yield weights.norm(f"{name}.self_attn.q_norm", heads * head, layer)
-            yield weights.norm(f"{name}.self_attn.k_norm", key_value_heads * head, layer)
+        return grouped.weights(
+            f"{name}.self_attn", layer, bias=configuration.flag("attention_bias"),
+            query_key_norm="all" if normed else None,
+        )  # fmt: skip
 
     def feed_forward(name: str, layer: int) -> Iterator[Weight]:
         yield from router(f"{name}.block_sparse_moe.gate", count, hidden, layer)
@@ -57,6 +54,6 @@ def _numbered(configuration: Configuration, *, norms: bool = False, corrected: b
         configuration,
         attention,
         feed_forward,
-        (KeyValueLayers(every, heads, key_value_heads, head, head, window),),
+        (grouped.cache(every, window),),
         Experts(every, count, configuration.positive("num_experts_per_tok"), inner),
-    ).replaced(head_size=head)
+    )

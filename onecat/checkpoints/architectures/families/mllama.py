@@ -35,7 +35,9 @@ def mllama(configuration: Configuration) -> Architecture:
             inside = f"{prefix}layers.{layer}."
             crosses = layer in crossing
             attention = f"{inside}{'cross_attn' if crosses else 'self_attn'}"
-            yield from weights.attention(attention, layer, hidden, heads, key_value_heads, head, query_key_norm=crosses)
+            yield from weights.attention(
+                attention, layer, hidden, heads, key_value_heads, head, query_key_norm="head" if crosses else None
+            )
             if crosses:
                 yield Weight(f"{inside}cross_attn_attn_gate", (1,), "other", layer)
                 yield Weight(f"{inside}cross_attn_mlp_gate", (1,), "other", layer)

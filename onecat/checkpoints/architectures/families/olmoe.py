@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration
+from onecat.checkpoints.architectures.grouped_attention import GroupedAttention
 from onecat.checkpoints.architectures.mixtures import router, separate_experts
-from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
+from onecat.checkpoints.architectures.records import Architecture, Experts, Weight
 from onecat.checkpoints.architectures.registry import family
 from onecat.checkpoints.architectures.sparse_decoder import Block, sparse_decoder
 
@@ -50,24 +50,21 @@ def granite_moe(configuration: Configuration) -> Architecture:
 def _routed(
     configuration: Configuration, count: int, inner: int, feed_forward: Block, *, normed: bool, tied: bool
 ) -> Architecture:
-    hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
-    heads = configuration.positive("num_attention_heads")
-    key_value_heads = configuration.positive("num_key_value_heads", default=heads)
-    head = configuration.positive("head_dim", default=hidden // heads)
+    layers = configuration.integer("num_hidden_layers")
+    grouped = GroupedAttention.of(configuration)
 
     def attention(name: str, layer: int) -> Iterator[Weight]:
-        prefix, bias = f"{name}.self_attn", configuration.flag("attention_bias")
-        yield from weights.attention(prefix, layer, hidden, heads, key_value_heads, head, bias=bias, output_bias=bias)
-        if normed:
-            yield weights.norm(f"{prefix}.q_norm", heads * head, layer)
-            yield weights.norm(f"{prefix}.k_norm", key_value_heads * head, layer)
+        bias = configuration.flag("attention_bias")
+        return grouped.weights(
+            f"{name}.self_attn", layer, bias=bias, output_bias=bias, query_key_norm="all" if normed else None
+        )
 
     every = tuple(range(layers))
     return sparse_decoder(
         configuration,
         attention,
         feed_forward,
-        (KeyValueLayers(every, heads, key_value_heads, head, head),),
+        (grouped.cache(every),),
         Experts(every, count, configuration.positive("num_experts_per_tok"), inner),
         tied=tied,
-    ).replaced(head_size=head)
+    )

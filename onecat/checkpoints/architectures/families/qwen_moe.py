@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration
+from onecat.checkpoints.architectures.grouped_attention import GroupedAttention
 from onecat.checkpoints.architectures.mixtures import (
     ExpertWeights,
     experts_as_published,
@@ -14,7 +15,7 @@ from onecat.checkpoints.architectures.mixtures import (
     separate_experts,
 )
 from onecat.checkpoints.architectures.qwen_vision import vision_tower
-from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
+from onecat.checkpoints.architectures.records import Architecture, Experts, Weight
 from onecat.checkpoints.architectures.registry import family
 from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
 
@@ -57,9 +58,7 @@ def _qwen_moe(
     experts_of_layer: ExpertWeights = separate_experts,
 ) -> Architecture:  # fmt: skip
     hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
-    heads = configuration.positive("num_attention_heads")
-    key_value_heads = configuration.positive("num_key_value_heads", default=heads)
-    head = configuration.positive("head_dim", default=hidden // heads)
+    grouped = GroupedAttention.of(configuration)
     count, inner = (
         configuration.positive("num_experts", "num_local_experts"),
         configuration.positive("moe_intermediate_size"),
@@ -70,9 +69,9 @@ def _qwen_moe(
     window = configuration.optional("sliding_window") if configuration.flag("use_sliding_window") else None
 
     def attention(name: str, layer: int) -> Iterator[Weight]:
-        return weights.attention(
-            f"{name}.self_attn", layer, hidden, heads, key_value_heads, head,
-            bias=bias, output_bias=bias and not second, query_key_norm=not second,
+        return grouped.weights(
+            f"{name}.self_attn", layer, bias=bias, output_bias=bias and not second,
+            query_key_norm=None if second else "head",
         )  # fmt: skip
 
     def feed_forward(name: str, layer: int) -> Iterator[Weight]:
@@ -89,7 +88,7 @@ def _qwen_moe(
         configuration,
         attention,
         feed_forward,
-        (KeyValueLayers(tuple(range(layers)), heads, key_value_heads, head, head, window),),
+        (grouped.cache(tuple(range(layers)), window),),
         Experts(mixed, count, configuration.positive("num_experts_per_tok"), inner, shared),
         prefix=prefix,
-    ).replaced(head_size=head)
+    )
