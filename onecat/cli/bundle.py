@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onecat.cli import console, locking
+from onecat.cli.groups import command_group
 
 if TYPE_CHECKING:
     from onecat.images.bundle import Manifest
@@ -21,13 +22,7 @@ DockerHostOption = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(invoke_without_command=True, help="Carry a profile to machines without a network.")
-
-    def without_command(context: typer.Context) -> None:
-        if context.invoked_subcommand is None:
-            print(context.get_help())
-
-    group.callback()(without_command)
+    group = command_group("Carry a profile to machines without a network.")
     group.command("create", help="Collect all that a profile needs in one file.")(create)
     group.command("verify", help="Check every byte of a bundle.")(verify)
     group.command("show", help="Show what is in a bundle.")(show)

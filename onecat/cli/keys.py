@@ -8,17 +8,12 @@ from typing import Annotated
 import typer
 
 from onecat.cli import console
+from onecat.cli.groups import command_group
 from onecat.cli.machines import HostOption
 
 
 def register(app: typer.Typer) -> None:
-    keys = typer.Typer(invoke_without_command=True, help="Who may ask a deployment.")
-
-    def without_command(context: typer.Context) -> None:
-        if context.invoked_subcommand is None:
-            print(context.get_help())
-
-    keys.callback()(without_command)
+    keys = command_group("Who may ask a deployment.")
     keys.command("reload", help="Let nginx let in those whose keys stand in proxy.keys_file now.")(reload)
     app.add_typer(keys, name="keys")
 

@@ -10,6 +10,7 @@ import typer
 
 from onecat.cli import console, patch_making
 from onecat.cli.console import JsonOption
+from onecat.cli.groups import command_group
 from onecat.cli.patch_options import SeriesOption, SourceOption, choose_series, print_lines
 
 if TYPE_CHECKING:
@@ -22,15 +23,7 @@ ProfileOption = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(
-        invoke_without_command=True, help="Show, verify, apply, reverse and maintain the patches of an engine's source."
-    )
-
-    def without_command(context: typer.Context) -> None:
-        if context.invoked_subcommand is None:
-            print(context.get_help())
-
-    group.callback()(without_command)
+    group = command_group("Show, verify, apply, reverse and maintain the patches of an engine's source.")
     group.command("list", help="List the series that ship with onecat, and their patches.")(list_all)
     group.command("show", help="Show what is said about a patch, and its diff.")(show)
     group.command("verify", help="Check that each patch fits the source; exit code 1 if not.")(verify)

@@ -8,6 +8,7 @@ import typer
 
 from onecat.cli import console
 from onecat.cli.console import JsonOption
+from onecat.cli.groups import command_group
 from onecat.cli.hosts import (
     ConnectTimeoutOption,
     HostsFileOption,
@@ -29,13 +30,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(invoke_without_command=True, help="List, show, propose and validate hardware profiles.")
-
-    def without_command(context: typer.Context) -> None:
-        if context.invoked_subcommand is None:
-            print(context.get_help())
-
-    group.callback()(without_command)
+    group = command_group("List, show, propose and validate hardware profiles.")
     group.command("list", help="List the profiles that ship with onecat.")(list_all)
     group.command("show", help="Show what a profile says, with reasons and sources.")(show)
     group.command("detect", help="Propose the profile that fits a host, from what is seen of it.")(detect)
