@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from onecat.cli import console
-
-if TYPE_CHECKING:
-    from onecat.pull import Progress, Teller
-
-LINE_SECONDS = 5.0
-"""Between two lines of progress where no person watches a terminal."""
-_DRAW_SECONDS = 0.3
+from onecat.cli.progress_line import ProgressLine
 
 
 def add_to(group: typer.Typer) -> None:
@@ -68,7 +60,7 @@ def pull_model(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be fetched.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.model-pull/1).")] = False,
 ) -> None:
-    from onecat.pull import PullRequest, pull
+    from onecat.pull import PullRequest, Teller, pull
     from onecat.render import pulls
 
     request = PullRequest(
@@ -87,50 +79,10 @@ def pull_model(
         stall_seconds=stall,
     )
     console.end_like_ctrl_c()
-    with _teller() as teller:
+    with ProgressLine() as line:
+        teller = Teller(line.say, lambda progress: line.show(lambda: pulls.progress_line(progress)))
         found = pull(request, teller)
     if as_json:
         console.print_json(pulls.document(found))
     else:
         print("\n".join(pulls.lines(found)))
-
-
-@contextlib.contextmanager
-def _teller() -> Iterator[Teller]:
-    """Lines on standard error; on a terminal, one line that is drawn again and again, and gone at the end."""
-    import os
-    import shutil
-    import sys
-    import time
-
-    from onecat.pull import Teller
-    from onecat.render.columns import clip
-    from onecat.render.pulls import progress_line
-
-    draws = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not console.quiet()
-    every = _DRAW_SECONDS if draws else LINE_SECONDS
-    last = time.monotonic()
-
-    def draw(text: str) -> None:
-        if draws:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-    def say(text: str) -> None:
-        draw("")
-        console.progress(text)
-
-    def show(progress: Progress) -> None:
-        nonlocal last
-        if time.monotonic() - last < every:
-            return
-        last = time.monotonic()
-        line = progress_line(progress)
-        if draws:
-            draw(clip(line, shutil.get_terminal_size().columns - 1))
-        else:
-            console.progress(line)
-
-    try:
-        yield Teller(say, show)
-    finally:
-        draw("")

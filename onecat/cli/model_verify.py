@@ -9,16 +9,11 @@ import typer
 
 from onecat.cli import console
 from onecat.cli.outputs import ForceOption, Output
+from onecat.cli.progress_line import ProgressLine
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onecat.checkpoints.integrity import Progress, Verification
-
-LINE_SECONDS = 5.0
-DRAW_SECONDS = 0.2
-"""Between two lines of progress in a log, and between two on a terminal."""
+    from onecat.checkpoints.integrity import Verification
 
 
 def add_to(group: typer.Typer) -> None:
@@ -50,7 +45,7 @@ def verify_model(
 ) -> None:
     import os
 
-    from onecat.checkpoints.integrity import Request, verify
+    from onecat.checkpoints.integrity import Progress, Request, verify
     from onecat.paths import home
     from onecat.render import verifications
 
@@ -69,7 +64,14 @@ def verify_model(
         cache=home().cache,
     )
     console.end_like_ctrl_c()
-    found = verify(request, _shower())
+    with ProgressLine() as line:
+
+        def show(progress: Progress) -> None:
+            line.show(lambda: verifications.progress_line(progress))
+            if progress.done >= progress.total:
+                line.clear()
+
+        found = verify(request, show)
     if output is not None:
         _write(output, found)
     if as_json:
@@ -96,32 +98,3 @@ def _write(output: Output, found: Verification) -> None:
     kept = output.write(text, 0o644)
     if kept is not None:
         console.progress(f"the old manifest is kept as {kept}")
-
-
-def _shower() -> Callable[[Progress], None]:
-    """Lines on standard error; on a terminal, one line that is drawn again and again."""
-    import sys
-    import time
-
-    from onecat.render.verifications import progress_line
-
-    is_terminal = sys.stderr.isatty()
-    last = time.monotonic()
-
-    def show(progress: Progress) -> None:
-        nonlocal last
-        if console.quiet():
-            return
-        is_end = progress.done >= progress.total
-        now = time.monotonic()
-        if is_terminal:
-            if is_end:
-                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            elif now - last >= DRAW_SECONDS:
-                last = now
-                print(f"\r\x1b[K{progress_line(progress)}", end="", file=sys.stderr, flush=True)
-        elif now - last >= LINE_SECONDS:
-            last = now
-            console.progress(progress_line(progress))
-
-    return show
