@@ -93,17 +93,27 @@ class Asker:
                     return Told(answer.url, answer.status, answer.headers, answer.first, body)
             except TransientError as error:
                 failures += 1
-                if crowd is not None and error.is_refusal and failures >= MOST_REFUSALS and crowd.leave():
-                    raise RefusedError from error
-                if failures >= self.policy.most(error.asked):
-                    raise given_up(error, failures) from error
-                delay = self.policy.delay(failures, error.asked, random.random())
+                delay = delay_after(failures, error, self.policy, crowd)
                 self.say(f"{error.found}; trying again in {delay:.0f} s")
                 self.pause(delay)
 
 
-def given_up(error: TransientError, failures: int) -> OnecatError:
-    """What is told after too many failures in a row."""
+def delay_after(failures: int, error: TransientError, policy: RetryPolicy, crowd: Crowd | None) -> float:
+    """Seconds to wait after that many failures in a row.
+
+    Parameters:
+        error: the last one. crowd: the connections that are at work; None for one that must not leave.
+
+    Raises OnecatError after too many failures; RefusedError when the server wants fewer connections and others stay.
+    """
+    if crowd is not None and error.is_refusal and failures >= MOST_REFUSALS and crowd.leave():
+        raise RefusedError from error
+    if failures >= policy.most(error.asked):
+        raise _given_up(failures, error) from error
+    return policy.delay(failures, error.asked, random.random())
+
+
+def _given_up(failures: int, error: TransientError) -> OnecatError:
     if error.is_refusal:
         return OnecatError(
             f"{error.found}, {failures} times in a row",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import random
 import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from onecat.errors import ExitCode, OnecatError
-from onecat.pull.asking import given_up
+from onecat.pull.asking import delay_after
 from onecat.pull.connection import Answer, Connection, TransientError
-from onecat.pull.crowd import MOST_REFUSALS, Crowd, RefusedError
+from onecat.pull.crowd import Crowd
 from onecat.pull.part import Claim, Part
 from onecat.pull.retries import RetryPolicy
 
@@ -65,11 +64,7 @@ class Transfer:
             except TransientError as error:
                 failures = 1 if claim.position > furthest else failures + 1
                 furthest = max(furthest, claim.position)
-                if error.is_refusal and failures >= MOST_REFUSALS and self.crowd.leave():
-                    raise RefusedError from error
-                if failures >= self.policy.most(error.asked):
-                    raise given_up(error, failures) from error
-                delay = self.policy.delay(failures, error.asked, random.random())
+                delay = delay_after(failures, error, self.policy, self.crowd)
                 if delay >= 2:
                     self.say(f"{part.file.path}: {error.found}; trying again in {delay:.0f} s")
                 self.stop.wait(delay)
