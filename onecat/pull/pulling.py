@@ -25,7 +25,7 @@ from onecat.pull.listing import list_source
 from onecat.pull.names import check_together
 from onecat.pull.part import Part, allocated
 from onecat.pull.places import check_places, check_writable, ignores_case, state_directory
-from onecat.pull.present import Present, look, refuse_foreign
+from onecat.pull.present import look, refuse_foreign
 from onecat.pull.records import Listing, Progress, Pulled, PulledFile, PullRequest, RemoteFile
 from onecat.pull.retries import RetryPolicy
 from onecat.pull.selection import Selection, select
@@ -124,7 +124,8 @@ class _Run:
         self._stop = threading.Event()
         self._transfer = Transfer(connection, Crowd(request.jobs), policy, teller.say, self._stop)
         self._lock = threading.Lock()
-        self._state = PullState(listing.source, listing.revision, False, {})
+        self._recorded: dict[str, Recorded] = {}
+        self._written: str | None = None  # as PullState.manifest
         self._results: dict[str, PulledFile] = {}
 
     def fetch(self, began: float) -> Pulled:
@@ -140,14 +141,19 @@ class _Run:
                 self._results[file.path] = _result(file, present.files[file.path], "present")
         missing = sorted(present.missing, key=lambda each: ((each.size or SMALL_BYTES) >= SMALL_BYTES, each.path))
         self._check_room(missing)
-        rest = {path: row for path, row in (old.files if old else {}).items() if path not in self._results}
-        kept = {path: row for path, row in rest.items() if path not in {each.path for each in missing}}
-        files = {**kept, **present.files}
-        written = old.manifest if old is not None else None
-        self._state = PullState(self._listing.source, self._listing.revision, False, files, written)
-        write_state(self._directory, self._state)
+        chosen = {each.path for each in self._chosen.files}
+        kept = {path: row for path, row in (old.files if old else {}).items() if path not in chosen}
+        self._recorded = {**kept, **present.files}
+        self._written = old.manifest if old is not None else None
+        self._write_state(complete=False)
         received = self._crew(missing) if missing else 0
-        return self._whole(present, kept, received, began)
+        return self._whole(kept, received, began)
+
+    def _write_state(self, *, complete: bool) -> None:
+        listing = self._listing
+        write_state(
+            self._directory, PullState(listing.source, listing.revision, complete, self._recorded, self._written)
+        )
 
     def _check_room(self, missing: Sequence[RemoteFile]) -> None:
         wanted = sum(each.size or 0 for each in missing) - allocated(self._folder)
@@ -232,10 +238,10 @@ class _Run:
             note_finished(self._directory, file.path, row)
         part.move_to(self._directory / file.path)
         with self._lock:
-            self._state = self._state.with_file(file.path, row)
+            self._recorded[file.path] = row
             self._results[file.path] = _result(file, row, "resumed" if resumed else "fetched")
 
-    def _whole(self, present: Present, kept: dict[str, Recorded], received: int, began: float) -> Pulled:
+    def _whole(self, kept: dict[str, Recorded], received: int, began: float) -> Pulled:
         files = tuple(self._results[each.path] for each in self._chosen.files)
         notes = list(self._chosen.notes)
         unknown = [each.path for each in files if each.checked is None]
@@ -251,7 +257,7 @@ class _Run:
         for each in [*self._folder.glob("*.partial"), *self._folder.glob("*.json")]:
             if each.name != "state.json":
                 each.unlink()
-        write_state(self._directory, replace(self._state, complete=True))
+        self._write_state(complete=True)
         return Pulled(
             self._listing.source,
             self._directory,
@@ -271,13 +277,13 @@ class _Run:
         text = manifest.text_of(sums)
         there = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
         wanted = hashlib.sha256(text.encode()).hexdigest()
-        if there not in (None, wanted, self._state.manifest) and not self._request.replace:
+        if there not in (None, wanted, self._written) and not self._request.replace:
             return [
                 f"{path.name} was there and no pull wrote it: it is kept, and nothing was compared with it; "
                 f"onecat model verify {shlex.quote(str(self._directory))} --hash does it"
             ]
         write_atomically(path, text, 0o644)
-        self._state = replace(self._state, manifest=wanted)
+        self._written = wanted
         return []
 
     def _is_skipped(self, path: str) -> bool:

@@ -14,7 +14,7 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from onecat.checkpoints.pulled import STATE_FILE, STATE_SCHEMA
@@ -49,9 +49,6 @@ class PullState:
     complete: bool
     files: Mapping[str, Recorded]
     manifest: str | None = None
-
-    def with_file(self, path: str, row: Recorded) -> PullState:
-        return replace(self, files={**self.files, path: row})
 
 
 def read_state(directory: Path) -> PullState | None:
