@@ -98,7 +98,7 @@ class Part:
     @property
     def is_content_known(self) -> bool:
         """Whether a checksum decides in the end, so that another ETag on another mirror does not matter."""
-        return self.file.sha256 is not None or self.file.blob is not None
+        return self.file.check is not None
 
     def claim(self) -> Claim | None:
         """A piece for one more connection; None when there is nothing to do now."""

@@ -80,7 +80,7 @@ def _same(path: Path, file: RemoteFile, row: Recorded | None, say: Callable[[str
         return None
     if row is not None and file.sha256 == row.sha256:
         return row
-    if file.sha256 is None and file.blob is None:
+    if file.check is None:
         # The source tells no checksum: the record is of what was fetched, if the source's version is still that one.
         if file.size is None or row is None:
             return None
@@ -91,8 +91,7 @@ def _same(path: Path, file: RemoteFile, row: Recorded | None, say: Callable[[str
     with path.open("rb") as stream:
         while content := stream.read(_READ_BYTES):
             sha256.update(content)
-            if file.sha256 is None:
+            if file.check == "git-blob":
                 blob.update(content)
-    matches = sha256.hexdigest() == file.sha256 if file.sha256 is not None else blob.hexdigest() == file.blob
-    checked = "sha256" if file.sha256 is not None else "git-blob"
-    return Recorded(seen.st_size, seen.st_mtime_ns, sha256.hexdigest(), checked) if matches else None
+    matches = sha256.hexdigest() == file.sha256 if file.check == "sha256" else blob.hexdigest() == file.blob
+    return Recorded(seen.st_size, seen.st_mtime_ns, sha256.hexdigest(), file.check) if matches else None

@@ -26,7 +26,7 @@ from onecat.pull.names import check_together
 from onecat.pull.part import Part, allocated
 from onecat.pull.places import check_places, check_writable, ignores_case, state_directory
 from onecat.pull.present import look, refuse_foreign
-from onecat.pull.records import Listing, Progress, Pulled, PulledFile, PullRequest, RemoteFile
+from onecat.pull.records import FileState, Listing, Progress, Pulled, PulledFile, PullRequest, RemoteFile
 from onecat.pull.retries import RetryPolicy
 from onecat.pull.selection import Selection, select
 from onecat.pull.sources import parse_source
@@ -230,8 +230,7 @@ class _Run:
         except OnecatError:
             part.remove()
             raise
-        checked = "sha256" if file.sha256 is not None else "git-blob" if file.blob is not None else None
-        row = Recorded(part.size or 0, part.modified(), sha256, checked, part.validator)
+        row = Recorded(part.size or 0, part.modified(), sha256, file.check, part.validator)
         resumed = part.resumed
         with self._lock:
             check_places(self._directory, [file.path])  # once more: somebody may have changed it while bytes came
@@ -290,6 +289,5 @@ class _Run:
         return any(each.path == path for each in self._chosen.skipped)
 
 
-def _result(file: RemoteFile, row: Recorded, state: str) -> PulledFile:
-    checked = "sha256" if file.sha256 is not None else "git-blob" if file.blob is not None else None
-    return PulledFile(file.path, row.size, state, row.sha256, checked)  # type: ignore[arg-type]
+def _result(file: RemoteFile, row: Recorded, state: FileState) -> PulledFile:
+    return PulledFile(file.path, row.size, state, row.sha256, file.check)

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+Check = Literal["sha256", "git-blob"]
+"""What the content of a file is compared with."""
+
 
 @dataclass(frozen=True)
 class RemoteFile:
@@ -22,6 +25,11 @@ class RemoteFile:
     sha256: str | None = None
     blob: str | None = None
     validator: str | None = None
+
+    @property
+    def check(self) -> Check | None:
+        """What tells whether a content is this file's; None when the source tells no checksum."""
+        return "sha256" if self.sha256 is not None else "git-blob" if self.blob is not None else None
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,7 @@ class PulledFile:
     bytes: int | None
     state: FileState
     sha256: str | None = None
-    checked: Literal["sha256", "git-blob"] | None = None
+    checked: Check | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ _MAY_BE_PAGES = (".html", ".htm", ".xhtml", ".md", ".txt")
 
 def refuse_web_page(file: RemoteFile, beginning: bytes) -> None:
     """Raises OnecatError when a file begins as a web page does, its name is of none, and no checksum will tell."""
-    if file.sha256 is not None or file.blob is not None or file.path.lower().endswith(_MAY_BE_PAGES):
+    if file.check is not None or file.path.lower().endswith(_MAY_BE_PAGES):
         return
     if _PAGE.match(beginning):
         raise OnecatError(
