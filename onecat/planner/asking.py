@@ -10,6 +10,7 @@ from onecat.config import Deployment, Profile
 from onecat.engines import FlagSchema, parse_size
 from onecat.facts import Facts
 from onecat.planner.bare import schema_for
+from onecat.planner.capabilities import tenfold
 from onecat.planner.flags import FlagValue, Setting, layered, shown
 from onecat.planner.hardware import hardware_of
 from onecat.planner.questions import Question
@@ -74,7 +75,6 @@ def _through_ray(settings: dict[str, Setting], schema: FlagSchema) -> dict[str, 
 def _capability(profile: Profile, facts: Facts | None) -> int | None:
     """Ten times the compute capability of the weakest GPU seen, or else of the profile's."""
     gpus = facts.nvidia.gpus if facts is not None and facts.nvidia is not None else ()
-    seen = [each.compute_capability for each in gpus if each.compute_capability]
-    known = seen or [each for each in (profile.hardware.compute_capability,) if each]
-    told = [each.partition(".") for each in known]
-    return min((10 * int(a) + int(b) for a, _, b in told if a.isdecimal() and b.isdecimal()), default=None)
+    seen: list[str | None] = [each.compute_capability for each in gpus if each.compute_capability]
+    known = map(tenfold, seen or [profile.hardware.compute_capability])
+    return min((each for each in known if each is not None), default=None)

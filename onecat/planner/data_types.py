@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from onecat.engines import BFLOAT16_CAPABILITY
+from onecat.planner.capabilities import refuses_fp8_cache, told
 from onecat.planner.memory import Device
 from onecat.planner.memory.settings import resolved_dtype
 from onecat.planner.proposals import Asked, Proposal, Propose, proposed
 from onecat.planner.questions import Question
 from onecat.planner.records import Layout
-
-FP8_KV_CAPABILITY = 89
-FLASH_ATTENTION_CAPABILITY = 80
-"""As in refusals/kv_cache.py: vllm/v1/attention/backends/triton_attn.py, flash_attn.py, flashinfer.py."""
 
 
 def with_types(question: Question, *, is_open: bool = False) -> Question:
@@ -32,7 +29,7 @@ def _dtype(asked: Asked) -> Proposal | None:
     if capability >= BFLOAT16_CAPABILITY:
         return None
     chosen = resolved_dtype("auto", question.checkpoint.architecture, Device(None, 0, capability=capability))
-    why = f"the checkpoint is in bfloat16, which needs compute capability 8.0; the card has {_told(capability)}"
+    why = f"the checkpoint is in bfloat16, which needs compute capability 8.0; the card has {told(capability)}"
     if chosen == "float32":
         kind = question.checkpoint.architecture.model_type
         why += f", and the engine refuses float16 for model type {kind}: float32 takes twice the memory"
@@ -45,22 +42,18 @@ def _kv_cache_dtype(asked: Asked) -> Proposal | None:
     claimed = question.checkpoint.quantization
     wants = claimed is not None and claimed.kv_cache is not None and claimed.kv_cache.startswith("fp8")
     capability = question.capability
-    if "kv-cache-dtype" in question.settings or not wants or capability is None or capability >= FP8_KV_CAPABILITY:
+    if "kv-cache-dtype" in question.settings or not wants or capability is None:
         return None
     if question.hardware.platform != "cuda" or question.schema.unknown is not None:
         return None
-    if capability >= FLASH_ATTENTION_CAPABILITY and question.value("attention-backend") != "TRITON_ATTN":
+    if not refuses_fp8_cache(capability, question.value("attention-backend")):
         return None
     held = "bfloat16" if capability >= BFLOAT16_CAPABILITY else "float16"
     why = (
         "the checkpoint asks for an FP8 KV cache, which needs compute capability 8.9 here; "
-        f"the card has {_told(capability)}"
+        f"the card has {told(capability)}"
     )
     return Proposal("kv-cache-dtype", held, why)
-
-
-def _told(capability: int) -> str:
-    return f"{capability // 10}.{capability % 10}"
 
 
 TYPES: tuple[Propose, ...] = (_dtype, _kv_cache_dtype)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from onecat.config import Profile
 from onecat.facts import Facts, GpuPair, Nvidia
 from onecat.knowledge.hardware import gpu_model, gpu_model_by_device
+from onecat.planner.capabilities import tenfold
 
 GIB = 2**30
 MEMORY_SHOWN = 0.85
@@ -159,7 +160,7 @@ def _nearest_class(host: _Host, candidates: Sequence[Candidate], profiles: dict[
         hardware = profiles[candidate.profile].hardware
         apart = abs((hardware.memory_gib or 0) * GIB - memory) if memory is not None else 0
         return (
-            weakest - (_tenfold(hardware.compute_capability) or 0),
+            weakest - (tenfold(hardware.compute_capability) or 0),
             apart,
             abs(hardware.count - len(host.cards)),
             candidate.profile,
@@ -168,7 +169,7 @@ def _nearest_class(host: _Host, candidates: Sequence[Candidate], profiles: dict[
     able = [
         each
         for each in candidates
-        if (_tenfold(profiles[each.profile].hardware.compute_capability) or weakest + 1) <= weakest
+        if (tenfold(profiles[each.profile].hardware.compute_capability) or weakest + 1) <= weakest
     ]
     return min(able, key=distance, default=None)
 
@@ -276,7 +277,7 @@ def _host(facts: Facts) -> _Host:
             _Card(
                 gpu.index,
                 _known_name(gpu.name),
-                _tenfold(gpu.compute_capability) or _capability_of(gpu.name),
+                tenfold(gpu.compute_capability) or _capability_of(gpu.name),
                 gpu.memory_total,
                 gpu.mig_enabled is True,
                 gpu.error,
@@ -293,7 +294,7 @@ def _host(facts: Facts) -> _Host:
             _Card(
                 index,
                 model.name if model else f"10de:{device.device_id or '?'}",
-                _tenfold(model.compute_capability) if model else None,
+                tenfold(model.compute_capability) if model else None,
             )
             for index, (device, model) in enumerate(zip(nvidia.pci_devices, models, strict=True))
         )
@@ -318,12 +319,7 @@ def _known_name(name: str) -> str:
 
 def _capability_of(name: str) -> int | None:
     model = gpu_model(name)
-    return _tenfold(model.compute_capability) if model is not None else None
-
-
-def _tenfold(capability: str | None) -> int | None:
-    major, point, minor = (capability or "").partition(".")
-    return 10 * int(major) + int(minor) if point and major.isdecimal() and minor.isdecimal() else None
+    return tenfold(model.compute_capability) if model is not None else None
 
 
 def _counted(cards: Iterable[_Card]) -> str:

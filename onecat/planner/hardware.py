@@ -9,6 +9,7 @@ from typing import Literal
 from onecat.config import Profile
 from onecat.facts import Ascend, Facts, GpuPair, Nvidia
 from onecat.knowledge.hardware import GpuModel, gpu_model
+from onecat.planner.capabilities import tenfold
 from onecat.planner.speeds import Speeds, usual_speeds
 
 GIB = 2**30
@@ -96,7 +97,7 @@ def _nvidia_cards(nvidia: Nvidia, profile: Profile, chosen: Sequence[int | str] 
                 gpu.name,
                 memory,
                 gpu.memory_used or 0,
-                _tenfold(gpu.compute_capability) or (model.capability if model else None),
+                tenfold(gpu.compute_capability) or (model.capability if model else None),
                 model,
                 (generation, gpu.pcie_width_current or 16) if generation else None,
                 gpu.numa_node,
@@ -122,7 +123,7 @@ def _sold_cards(profile: Profile) -> tuple[Card, ...]:
     memory = _known_memory(model, profile)
     if memory is None:
         return ()
-    capability = _tenfold(hardware.compute_capability) or (model.capability if model else None)
+    capability = tenfold(hardware.compute_capability) or (model.capability if model else None)
     pcie = (model.pcie_generation, 16) if model and model.pcie_generation else None
     return tuple(
         Card(index, name, memory, capability=capability, model=model, pcie=pcie) for index in range(hardware.count)
@@ -153,8 +154,3 @@ def _host_memory(facts: Facts | None) -> int | None:
     if memory is None or memory.total is None:
         return None
     return memory.total if memory.cgroup_limit is None else min(memory.total, memory.cgroup_limit)
-
-
-def _tenfold(text: str | None) -> int | None:
-    major, _, minor = (text or "").partition(".")
-    return 10 * int(major) + int(minor) if major.isdecimal() and minor.isdecimal() else None

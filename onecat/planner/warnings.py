@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from onecat.facts import Facts
+from onecat.planner.capabilities import told
 from onecat.planner.changes import told_layout
 from onecat.planner.layouts import Candidate, candidate, is_better
 from onecat.planner.records import Layout
 from onecat.planner.refusals import Situation
 from onecat.planner.refusals.memory import offload_cost
-from onecat.planner.refusals.situation import told
 from onecat.planner.sizing import why_unknown
 
 GIB = 2**30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onecat.planner.capabilities import FP8_KV_CAPABILITY
 from onecat.planner.changes.records import Attempt
 from onecat.planner.flags import FlagValue, shown
 from onecat.planner.questions import Question, with_flags
@@ -13,8 +14,6 @@ from onecat.planner.sizing import Sizing
 FEWER_SEQS = (256, 64, 16, 8)
 MORE_SHARE = 0.95
 """Above, what the engine takes outside of its budget has no room left on most cards."""
-
-FP8_KV_CAPABILITY = 89
 
 
 def fp8_cache(question: Question, layout: Layout) -> Iterator[Attempt]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onecat.engines import BFLOAT16_CAPABILITY
+from onecat.planner.capabilities import told
 from onecat.planner.records import Refusal
-from onecat.planner.refusals.situation import Situation, told
+from onecat.planner.refusals.situation import Situation
 
 GIB = 2**30
 

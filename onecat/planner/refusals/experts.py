@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onecat.checkpoints.architectures import LatentLayers
+from onecat.planner.capabilities import told
 from onecat.planner.records import Refusal
-from onecat.planner.refusals.situation import Situation, told
+from onecat.planner.refusals.situation import Situation
 
 PATCHED = "vllm-patched"
 EXPERT_CAPABILITY = 75

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onecat.planner.capabilities import refuses_fp8_cache, told
 from onecat.planner.records import Refusal
-from onecat.planner.refusals.situation import Situation, told
-
-FP8_KV_CAPABILITY = 89
-"""Least compute capability, ten times, for an FP8 KV cache in Triton attention (vllm triton_attn.py:518)."""
-
-FLASH_ATTENTION_CAPABILITY = 80
-"""Least compute capability, ten times, of FLASH_ATTN and FLASHINFER (vllm flash_attn.py:201, flashinfer.py:462)."""
+from onecat.planner.refusals.situation import Situation
 
 
 def kv_cache_dtype(at: Situation) -> Iterator[Refusal]:
@@ -26,10 +21,9 @@ def kv_cache_dtype(at: Situation) -> Iterator[Refusal]:
     asked = _kv_cache_asked(at) if value in (None, "auto") else None
     if at.schema.unknown is not None:
         return
-    if capability is None or capability >= FP8_KV_CAPABILITY or not str(asked or value).startswith("fp8"):
+    if capability is None or not str(asked or value).startswith("fp8"):
         return
-    # From 8.0 on the attention backend decides; below there is only Triton's.
-    if capability < FLASH_ATTENTION_CAPABILITY or at.value("attention-backend") == "TRITON_ATTN":
+    if refuses_fp8_cache(capability, at.value("attention-backend")):
         yield Refusal(
             "kv-cache-dtype-fp8",
             f"an FP8 KV cache in Triton attention needs compute capability 8.9; the card has {told(capability)}"

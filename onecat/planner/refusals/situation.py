@@ -64,8 +64,3 @@ def longest_context(checkpoint: Checkpoint) -> int | None:
     """The longest context the checkpoint's own configuration allows, when it can be told without the engine."""
     described = checkpoint.architecture
     return described.max_position_embeddings if described.rope_type in UNSTRETCHED_ROPE else None
-
-
-def told(capability: int) -> str:
-    """A compute capability as people write it: 7.0."""
-    return f"{capability // 10}.{capability % 10}"
