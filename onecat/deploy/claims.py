@@ -242,7 +242,7 @@ def needed(plan: Plan, profile: Profile) -> int:
     if kind == "none":
         return 0
     if plan.container is None:
-        return plan.layout.tensor_parallel * plan.layout.pipeline_parallel * plan.layout.replicas
+        return plan.layout.cards
     if kind == "nvidia":
         return plan.container.gpus
     paths = [each.path for each in profile.launch.container.devices if each.per_accelerator]

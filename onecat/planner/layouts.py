@@ -61,8 +61,7 @@ class Candidate:
     @property
     def together(self) -> int:
         """Cards that work step by step together: those of one copy, or all where data-parallel ranks share experts."""
-        ranks = self.layout.tensor_parallel * self.layout.pipeline_parallel
-        return ranks * self.layout.replicas if self.shares_experts else ranks
+        return self.layout.cards if self.shares_experts else self.layout.ranks
 
 
 def wanted_of(question: Question, prompts: Prompts | None = None) -> Wanted:
@@ -137,9 +136,8 @@ def _by_cost(found: Sequence[Candidate], close: float) -> list[Candidate]:
 def candidate(question: Question, layout: Layout, prompts: Prompts | None = None) -> Candidate | None:
     """One layout with its memory, cost and reason; None where the memory is not known."""
     hardware = question.hardware
-    count = layout.tensor_parallel * layout.pipeline_parallel * layout.replicas
-    cards = arranged(hardware, layout.tensor_parallel, count)
-    if len(cards) < count:
+    cards = arranged(hardware, layout.tensor_parallel, layout.cards)
+    if len(cards) < layout.cards:
         return None
     sizing = size(question, layout)
     if sizing is None:

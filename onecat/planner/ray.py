@@ -151,7 +151,7 @@ def plan_cluster(
     chosen, why = choose_addresses(hosts, facts, deployment.ray.interface)
     if chosen is None or refused:
         return None, (*refused, *((why,) if why is not None else ()))
-    cards = layout.tensor_parallel * layout.pipeline_parallel // len(hosts)
+    cards = layout.ranks // len(hosts)
     ports = RayPorts(deployment.ray.port)
     nodes = tuple(RayNode(host, *chosen[host], cards, ports) for host in hosts)
     return RayCluster(nodes, _warnings(nodes, layout)), ()
@@ -169,7 +169,7 @@ def _hosts(hosts: Sequence[str]) -> list[Refusal]:
 
 
 def _cards(hosts: Sequence[str], layout: Layout, facts: Mapping[str, Facts]) -> list[Refusal]:
-    cards = layout.tensor_parallel * layout.pipeline_parallel
+    cards = layout.ranks
     given = {host: _gpus(facts.get(host)) for host in hosts}
     known = [count for count in given.values() if count is not None]
     per_host = min(known) if len(known) == len(hosts) else None

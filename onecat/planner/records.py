@@ -39,6 +39,16 @@ class Layout:
     pipeline_parallel: int = 1
     replicas: int = 1
 
+    @property
+    def ranks(self) -> int:
+        """Cards of one replica."""
+        return self.tensor_parallel * self.pipeline_parallel
+
+    @property
+    def cards(self) -> int:
+        """Cards of all replicas."""
+        return self.ranks * self.replicas
+
 
 @dataclass(frozen=True)
 class LayoutOption:

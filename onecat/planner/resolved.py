@@ -73,26 +73,24 @@ def _reasons(question: Question, sizing: Sizing) -> Iterator[Reason]:
 
 def shared_memory_mib(layout: Layout) -> int:
     """MiB of /dev/shm that a container's ranks need at most, for queues and NCCL; Docker's own 64 for a single rank."""
-    ranks = layout.tensor_parallel * layout.pipeline_parallel
-    if ranks * layout.replicas < 2:
+    if layout.cards < 2:
         return 64
-    queues = (1 + ranks) * layout.replicas * QUEUE_MIB if ranks > 1 else 0
-    return queues + NCCL_MIB * (ranks * layout.replicas > 1)
+    queues = (1 + layout.ranks) * layout.replicas * QUEUE_MIB if layout.ranks > 1 else 0
+    return queues + NCCL_MIB
 
 
 def shared_memory_reason(layout: Layout, given_mib: int | None) -> Reason | None:
     """Why a container's /dev/shm has its size. given_mib: of a profile, None where no container is planned yet."""
     needed = shared_memory_mib(layout)
-    ranks = layout.tensor_parallel * layout.pipeline_parallel
-    if given_mib is None and ranks * layout.replicas < 2:
+    if given_mib is None and layout.cards < 2:
         return None
     wanted = -(-needed // 1024) * 1024
     value = wanted if given_mib is None else given_mib
-    if ranks * layout.replicas < 2:
+    if layout.cards < 2:
         why = "one rank has nothing to exchange through it: Docker's own 64 MiB would do"
     else:
         why = (
-            f"{ranks * layout.replicas} ranks need up to {needed} MiB: queues between the engine and its ranks, and "
+            f"{layout.cards} ranks need up to {needed} MiB: queues between the engine and its ranks, and "
             "NCCL's buffers where cards have no peer access; Docker's own 64 MiB end in a bus error or a hang"
         )
     if given_mib is None:

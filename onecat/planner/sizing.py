@@ -68,7 +68,7 @@ def size(question: Question, layout: Layout) -> Sizing | None:
     """
     if why_unknown(question, layout) is not None:
         return None
-    cards = _cards(question.hardware, layout.tensor_parallel * layout.pipeline_parallel)
+    cards = _cards(question.hardware, layout.ranks)
     devices = _devices(question, cards, layout)
     possible = question.checkpoint.architecture.max_position_embeddings
     stated = question.value("max-model-len")
@@ -145,8 +145,7 @@ def _cards(hardware: Hardware, count: int) -> tuple[Card, ...]:
 
 def _devices(question: Question, cards: Sequence[Card], layout: Layout) -> list[Device]:
     if question.hardware.platform == "cpu":
-        ranks = layout.tensor_parallel * layout.pipeline_parallel
-        return [Device(None, (_cpu_memory(question) or 0) // ranks) for _ in range(ranks)]
+        return [Device(None, (_cpu_memory(question) or 0) // layout.ranks)] * layout.ranks
     return [
         Device(each.name, seen_by_engine(each.memory, each.capability), each.used, each.capability) for each in cards
     ]

@@ -55,7 +55,7 @@ def _plan(
     runtime = deployment.runtime or profile.launch.runtime
     served_name = deployment.model.served_name or PurePosixPath(deployment.model.path).name
     hosts = len(deployment.hosts) if deployment.ray is not None else 1
-    gpus = -(-layout.tensor_parallel * layout.pipeline_parallel * layout.replicas // hosts)
+    gpus = -(-layout.cards // hosts)
     container = container_of(profile, served_name, gpus) if runtime == "container" else None
     situation = Situation(
         question=question,

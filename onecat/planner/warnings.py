@@ -56,7 +56,7 @@ def warnings_of(at: Situation, facts: Facts | None, compared: Sequence[Candidate
         warnings.append(
             f"Profile {at.profile.name} is for {', '.join(hardware.gpu_names)}; the host has {', '.join(others)}."
         )
-    needed = at.layout.tensor_parallel * at.layout.pipeline_parallel * at.layout.replicas
+    needed = at.layout.cards
     if at.gpus is None and hardware.count and needed > hardware.count:
         warnings.append(
             f"The layout needs {needed} GPUs; profile {at.profile.name} is for hosts with {hardware.count}."

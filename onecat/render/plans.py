@@ -52,8 +52,7 @@ def plan_text(plan: Plan, *, unicode: bool = False) -> str:
 def _head(plan: Plan) -> list[str]:
     if plan.profile is None:
         name = next((each["name"] for each in plan.per_gpu if each.get("name")), None)
-        count = plan.layout.tensor_parallel * plan.layout.pipeline_parallel * plan.layout.replicas
-        cards = "" if name is None else f" on {count} x {name}"
+        cards = "" if name is None else f" on {plan.layout.cards} x {name}"
         return [f"{plan.deployment}: {plan.engine} {plan.engine_version}{cards}"]
     lines = [
         f"{plan.deployment}: {plan.engine} {plan.engine_version}, profile {plan.profile}, {plan.runtime}, "

@@ -64,7 +64,7 @@ def describe(request: Request) -> ExportedServer:
     check_pinned(image, "onecat export FORM --image REGISTRY/NAME:VERSION")
     layout = plan.layout
     accelerator = request.profile.hardware.accelerator
-    cards = layout.tensor_parallel * layout.pipeline_parallel * layout.replicas
+    cards = layout.cards
     planned = planned_spec(
         plan,
         deployment,

@@ -24,7 +24,7 @@ def other_layout(question: Question, layout: Layout) -> Iterator[Attempt]:
 
 def more_cards(question: Question, layout: Layout) -> Iterator[Attempt]:
     """The fewest cards of the same kind that hold it."""
-    used = layout.tensor_parallel * layout.pipeline_parallel
+    used = layout.ranks
     hardware, layers = question.hardware, question.checkpoint.architecture.layers or 1
     if not hardware.cards:
         return
@@ -48,7 +48,7 @@ def larger_card(question: Question, layout: Layout) -> Iterator[Attempt]:
     current = max((each.memory for each in question.hardware.cards), default=0)
     if not current:
         return
-    count = layout.tensor_parallel * layout.pipeline_parallel
+    count = layout.ranks
     tried: set[int] = set()
     for model in sorted(gpu_models(), key=lambda each: each.memory_mib or 0):
         memory = (model.memory_mib or 0) * MIB

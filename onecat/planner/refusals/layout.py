@@ -43,7 +43,7 @@ def parts(at: Situation) -> Iterator[Refusal]:
 
 
 def gpus(at: Situation) -> Iterator[Refusal]:
-    needed = -(-at.layout.tensor_parallel * at.layout.pipeline_parallel * at.layout.replicas // at.hosts)
+    needed = -(-at.layout.cards // at.hosts)
     if at.profile.hardware.accelerator == "nvidia" and at.gpus is not None and needed > at.gpus:
         yield Refusal(
             "not-enough-gpus",
@@ -56,7 +56,7 @@ def gpus(at: Situation) -> Iterator[Refusal]:
 
 
 def npus(at: Situation) -> Iterator[Refusal]:
-    needed = at.layout.tensor_parallel * at.layout.pipeline_parallel * at.layout.replicas
+    needed = at.layout.cards
     if at.npus is not None and needed > at.npus:
         yield Refusal(
             "not-enough-npus",
