@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -203,3 +204,7 @@ class Architecture:
     def replaced(self, **fields: Any) -> Architecture:
         """The same with other values for these fields."""
         return replace(self, **fields)
+
+    def with_tower(self, tower: Iterable[Weight], encoder: Encoder) -> Architecture:
+        """The same with a tower more: its parameters after those that are there, what brings it in among them."""
+        return replace(self, weights=(*self.weights, *tower), encoders=(*self.encoders, encoder))

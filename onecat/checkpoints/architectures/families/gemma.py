@@ -67,10 +67,7 @@ def gemma3_with_vision(configuration: Configuration) -> Architecture:
         yield Weight(projection, (wide, hidden), "other", part="vision")
         yield weights.norm("multi_modal_projector.mm_soft_emb_norm", wide, part="vision")
 
-    return architecture.replaced(
-        weights=(*architecture.weights, *tower()),
-        encoders=(towers.encoder(vision, tokens if isinstance(tokens, int) else 256),),
-    )
+    return architecture.with_tower(tuple(tower()), towers.encoder(vision, tokens if isinstance(tokens, int) else 256))
 
 
 def _text(configuration: Configuration, style: Style) -> Architecture:

@@ -8,7 +8,7 @@ from onecat.checkpoints.architectures import gemma3n_towers, weights
 from onecat.checkpoints.architectures.configuration import Configuration
 from onecat.checkpoints.architectures.description import common
 from onecat.checkpoints.architectures.layers import alike, windows
-from onecat.checkpoints.architectures.records import Architecture, Encoder, KeyValueLayers, Weight
+from onecat.checkpoints.architectures.records import Architecture, KeyValueLayers, Weight
 from onecat.checkpoints.architectures.registry import family
 
 NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
@@ -26,16 +26,16 @@ def gemma3n_with_towers(configuration: Configuration) -> Architecture:
     configuration = _filled(configuration)
     architecture = _text(configuration, "model.language_model.")
     hidden = configuration.positive("hidden_size")
-    towers: list[Weight] = []
-    encoders: list[Encoder] = []
     if (vision := configuration.section("vision_config")) is not None:
         tokens = configuration.whole.get("vision_soft_tokens_per_image")
-        towers.extend(gemma3n_towers.vision_weights(vision, hidden))
-        encoders.append(gemma3n_towers.vision_encoder(tokens if isinstance(tokens, int) else 256))
+        tower = tuple(gemma3n_towers.vision_weights(vision, hidden))
+        architecture = architecture.with_tower(
+            tower, gemma3n_towers.vision_encoder(tokens if isinstance(tokens, int) else 256)
+        )
     if (audio := configuration.section("audio_config")) is not None:
-        towers.extend(gemma3n_towers.audio_weights(audio, hidden))
-        encoders.append(gemma3n_towers.audio_encoder(audio))
-    return architecture.replaced(weights=(*architecture.weights, *towers), encoders=tuple(encoders))
+        tower = tuple(gemma3n_towers.audio_weights(audio, hidden))
+        architecture = architecture.with_tower(tower, gemma3n_towers.audio_encoder(audio))
+    return architecture
 
 
 def _filled(stated: Configuration) -> Configuration:

@@ -9,7 +9,7 @@ from onecat.checkpoints.architectures.configuration import Configuration
 from onecat.checkpoints.architectures.description import common
 from onecat.checkpoints.architectures.layers import alike
 from onecat.checkpoints.architectures.mixtures import experts_as_published, router
-from onecat.checkpoints.architectures.records import Architecture, Encoder, Experts, KeyValueLayers, Weight
+from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
 from onecat.checkpoints.architectures.registry import family
 
 NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
@@ -33,16 +33,16 @@ def gemma4_with_towers(configuration: Configuration) -> Architecture:
     configuration = _filled(configuration)
     architecture = _text(configuration, "model.language_model.")
     hidden = configuration.positive("hidden_size")
-    towers: list[Weight] = []
-    encoders: list[Encoder] = []
     if (vision := configuration.section("vision_config")) is not None:
         tokens = configuration.whole.get("vision_soft_tokens_per_image")
-        towers.extend(gemma4_towers.vision_weights(vision, hidden))
-        encoders.append(gemma4_towers.vision_encoder(vision, tokens if isinstance(tokens, int) else IMAGE_TOKENS))
+        tower = tuple(gemma4_towers.vision_weights(vision, hidden))
+        architecture = architecture.with_tower(
+            tower, gemma4_towers.vision_encoder(vision, tokens if isinstance(tokens, int) else IMAGE_TOKENS)
+        )
     if (audio := configuration.section("audio_config")) is not None:
-        towers.extend(gemma4_towers.audio_weights(audio, hidden))
-        encoders.append(gemma4_towers.audio_encoder(audio))
-    return architecture.replaced(weights=(*architecture.weights, *towers), encoders=tuple(encoders))
+        tower = tuple(gemma4_towers.audio_weights(audio, hidden))
+        architecture = architecture.with_tower(tower, gemma4_towers.audio_encoder(audio))
+    return architecture
 
 
 @family("Gemma4UnifiedForConditionalGeneration")

@@ -26,8 +26,7 @@ def glm4v_moe(configuration: Configuration) -> Architecture:
     vision = configuration.section("vision_config")
     if vision is None:
         return language
-    tower = of_part("vision", _tower("model.visual.", vision))
-    return language.replaced(encoders=(towers.encoder(vision),), weights=(*language.weights, *tower))
+    return language.with_tower(of_part("vision", _tower("model.visual.", vision)), towers.encoder(vision))
 
 
 def _tower(prefix: str, vision: Configuration) -> Iterator[Weight]:

@@ -37,10 +37,8 @@ def internvl(configuration: Configuration) -> Architecture:
         return text
     ratio = configuration.whole.get("downsample_ratio")
     merged = round(1 / ratio) if isinstance(ratio, float) and 0 < ratio <= 1 else 2
-    return text.replaced(
-        weights=(*text.weights, *_tower(vision), *_projector(vision, merged, configuration.positive("hidden_size"))),
-        encoders=(_encoder(configuration, vision, merged),),
-    )
+    projector = _projector(vision, merged, configuration.positive("hidden_size"))
+    return text.with_tower((*_tower(vision), *projector), _encoder(configuration, vision, merged))
 
 
 def _encoder(configuration: Configuration, vision: Configuration, merged: int) -> Encoder:

@@ -34,7 +34,7 @@ def kimi_k25(configuration: Configuration) -> Architecture:
         vision.positive("vt_num_attention_heads"),
     )
     tower = of_part("vision", _tower(vision, encoder, configuration.positive("hidden_size")))
-    return language.replaced(encoders=(encoder,), weights=(*language.weights, *tower))
+    return language.with_tower(tower, encoder)
 
 
 def _tower(vision: Configuration, encoder: Encoder, out: int) -> Iterator[Weight]:

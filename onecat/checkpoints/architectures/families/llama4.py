@@ -32,7 +32,7 @@ def llama4(configuration: Configuration) -> Architecture:
     ratio = stated if isinstance(stated, float) and 0 < stated <= 1 else 0.5
     encoder = towers.encoder(vision, int(side**2 * ratio**2))
     tower = of_part("vision", _tower(vision, encoder, side, configuration.positive("hidden_size")))
-    return language.replaced(encoders=(encoder,), weights=(*language.weights, *tower))
+    return language.with_tower(tower, encoder)
 
 
 def _language_model(configuration: Configuration, prefix: str, head: str) -> Architecture:

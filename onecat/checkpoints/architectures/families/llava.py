@@ -74,7 +74,7 @@ def llava(configuration: Configuration) -> Architecture:
         yield from weights.linear("multi_modal_projector.linear_1", hidden, wide, bias=biased, part="vision")
         yield from weights.linear("multi_modal_projector.linear_2", hidden, hidden, bias=biased, part="vision")
 
-    return text.replaced(weights=(*text.weights, *tower, *projector()), encoders=(towers.encoder(vision, side * side),))
+    return text.with_tower((*tower, *projector()), towers.encoder(vision, side * side))
 
 
 @family("Mistral3ForConditionalGeneration")
@@ -100,7 +100,7 @@ def mistral3(configuration: Configuration) -> Architecture:
         yield from weights.linear(f"{prefix}linear_1", hidden, wide, bias=biased, part="vision")
         yield from weights.linear(f"{prefix}linear_2", hidden, hidden, bias=biased, part="vision")
 
-    return text.replaced(weights=(*text.weights, *tower, *projector()), encoders=(towers.encoder(vision, side * side),))
+    return text.with_tower((*tower, *projector()), towers.encoder(vision, side * side))
 
 
 def _parts(configuration: Configuration) -> tuple[Architecture, Configuration | None, tuple[Weight, ...]]:

@@ -58,7 +58,7 @@ def mllama(configuration: Configuration) -> Architecture:
     if vision is None:
         return text
     encoder, tower = _tower(vision, hidden)
-    return text.replaced(weights=(*text.weights, *tower), encoders=(encoder,))
+    return text.with_tower(tower, encoder)
 
 
 def _crossing(configuration: Configuration, layers: int) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from onecat.checkpoints.architectures.mixtures import (
     router,
     separate_experts,
 )
-from onecat.checkpoints.architectures.qwen_vision import vision_tower
+from onecat.checkpoints.architectures.qwen_vision import with_vision
 from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
 from onecat.checkpoints.architectures.registry import family
 
@@ -47,10 +47,7 @@ def qwen3_5(configuration: Configuration) -> Architecture:
         fused_projections=False,
         experts_of_layer=experts_as_published(configuration),
     )
-    vision = vision_tower(configuration, "model.visual.")
-    if vision is None:
-        return language
-    return language.replaced(encoders=(vision[0],), weights=(*language.weights, *vision[1]))
+    return with_vision(language, configuration)
 
 
 def _hybrid(

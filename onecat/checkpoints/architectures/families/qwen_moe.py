@@ -14,7 +14,7 @@ from onecat.checkpoints.architectures.mixtures import (
     router,
     separate_experts,
 )
-from onecat.checkpoints.architectures.qwen_vision import vision_tower
+from onecat.checkpoints.architectures.qwen_vision import with_vision
 from onecat.checkpoints.architectures.records import Architecture, Experts, Weight
 from onecat.checkpoints.architectures.registry import family
 from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
@@ -47,10 +47,7 @@ def qwen3_vl_moe(configuration: Configuration) -> Architecture:
     language = _qwen_moe(
         configuration, prefix="model.language_model.", experts_of_layer=experts_as_published(configuration)
     )
-    vision = vision_tower(configuration, "model.visual.")
-    if vision is None:
-        return language
-    return language.replaced(encoders=(vision[0],), weights=(*language.weights, *vision[1]))
+    return with_vision(language, configuration)
 
 
 def _qwen_moe(

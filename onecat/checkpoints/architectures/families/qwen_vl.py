@@ -8,7 +8,7 @@ from onecat.checkpoints.architectures.configuration import Configuration
 from onecat.checkpoints.architectures.decoder import Style, decoder
 from onecat.checkpoints.architectures.families.qwen import QWEN2, qwen_decoder
 from onecat.checkpoints.architectures.qwen2_towers import qwen2_5_vision, qwen2_vision
-from onecat.checkpoints.architectures.qwen_vision import vision_tower
+from onecat.checkpoints.architectures.qwen_vision import with_vision
 from onecat.checkpoints.architectures.records import Architecture, Encoder, Weight
 from onecat.checkpoints.architectures.registry import family
 
@@ -31,11 +31,7 @@ def qwen2_5_vl(configuration: Configuration) -> Architecture:
 @family("Qwen3VLForConditionalGeneration")
 def qwen3_vl(configuration: Configuration) -> Architecture:
     """Source: transformers' modeling_qwen3_vl.py."""
-    architecture = decoder(configuration, QWEN3)
-    tower = vision_tower(configuration, "model.visual.")
-    if tower is None:
-        return architecture
-    return architecture.replaced(weights=(*architecture.weights, *tower[1]), encoders=(tower[0],))
+    return with_vision(decoder(configuration, QWEN3), configuration)
 
 
 def _with(configuration: Configuration, tower: Tower) -> Architecture:
@@ -45,4 +41,4 @@ def _with(configuration: Configuration, tower: Tower) -> Architecture:
     if vision is None:
         return text
     encoder, weights = tower("visual.", vision, configuration.positive("hidden_size"))
-    return text.replaced(weights=(*text.weights, *weights), encoders=(encoder,))
+    return text.with_tower(weights, encoder)
