@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from onecat.errors import ExitCode, OnecatError
 from onecat.pull import manifest
 from onecat.pull.asking import Asker, Told
+from onecat.pull.connection import version_of
 from onecat.pull.index_page import read_index
 from onecat.pull.names import check_together, checked_path
 from onecat.pull.ranges import byte_count
@@ -86,7 +87,7 @@ def _with_size(file: RemoteFile, told: Told) -> RemoteFile:
         file,
         size=file.size if linked is None else linked,
         sha256=etag if re.fullmatch("[0-9a-f]{64}", etag) else None,
-        validator=told.headers.get("etag") or told.headers.get("last-modified"),
+        validator=version_of(told.headers),
     )
 
 

@@ -16,7 +16,7 @@ from onecat import __version__
 from onecat.errors import ExitCode, OnecatError
 from onecat.pull.ranges import byte_count
 from onecat.pull.retries import RETRIED_STATUS, retry_after
-from onecat.pull.sources import Origin, checked_url, is_loopback, origin, shown
+from onecat.pull.sources import Origin, checked_url, is_loopback, is_private, origin, shown
 from onecat.pull.token import Token
 from onecat.pull.transport import Transport
 
@@ -39,6 +39,11 @@ class TransientError(Exception):
         self.is_refusal = is_refusal
 
 
+def version_of(headers: Mapping[str, str]) -> str | None:
+    """What tells a version of a file from another: its ETag, else its date; as both HEAD and GET have it."""
+    return headers.get("etag") or headers.get("last-modified")
+
+
 class Answer:
     """The last answer of a chain of redirects. first: headers of the chain's first answer, where a hub tells hashes."""
 
@@ -52,7 +57,7 @@ class Answer:
     @property
     def validator(self) -> str | None:
         """What tells this version of the file from another: its ETag, else its date."""
-        return self.headers.get("etag") or self.headers.get("last-modified")
+        return version_of(self.headers)
 
     @property
     def content_length(self) -> int | None:
@@ -83,7 +88,7 @@ class Connection:
     """
 
     def __init__(self, home: Origin, token: Token | None, stall_seconds: float, jobs: int, insecure_http: bool) -> None:
-        if token is not None and home[0] != "https" and not is_loopback(f"{home[0]}://{_bracketed(home[1])}/"):
+        if token is not None and not is_private(home):
             raise OnecatError(
                 f"the token would go to {home[1]} in plain HTTP, where everybody between could read it",
                 expected="https://",
@@ -167,10 +172,6 @@ class Connection:
                 code=ExitCode.NO,
             )
         return following
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _refuse_status(answer: Answer, has_token: bool) -> None:

@@ -20,7 +20,7 @@ def token_for(
         return read_token(request.token_file)
     found = environment_token(environment)
     hub = request.endpoint or environment.get("HF_ENDPOINT") or HUB
-    if found is None or (source.origin == origin(hub) and is_private(hub)):
+    if found is None or (source.origin == origin(hub) and is_private(source.origin)):
         return found
     say(f"HF_TOKEN is not sent: it is for {shown(hub)}, by https")
     return None

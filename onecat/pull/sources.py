@@ -119,9 +119,9 @@ def checked_url(url: str, insecure_http: bool) -> str:
     return urlunsplit(parts._replace(fragment=""))
 
 
-def is_private(url: str) -> bool:
-    """Whether nobody between reads what is sent to an address: https, or this machine itself."""
-    return urlsplit(url).scheme == "https" or is_loopback(url)
+def is_private(where: Origin) -> bool:
+    """Whether nobody between reads what is sent there: by https, or to this machine itself."""
+    return where[0] == "https" or _LOOPBACK.fullmatch(where[1]) is not None
 
 
 def is_loopback(url: str) -> bool:
