@@ -16,9 +16,9 @@ from onecat.checkpoints.records import Problem
 from onecat.checkpoints.safetensors_header import (
     Header,
     HeaderError,
-    header_length,
     header_of,
     parse_header,
+    read_header_text,
 )
 from onecat.checkpoints.sources import CONFIG, INDEX, Source, read_documents, read_json, unreadable
 
@@ -145,14 +145,8 @@ def read_whole_or_header(path: Path) -> tuple[Header, Problem | Literal["header"
 
     Raises HeaderError when the header itself cannot be read, OSError when the file cannot.
     """
-    with path.open("rb", buffering=0) as file:
-        descriptor = file.fileno()
-        size = os.fstat(descriptor).st_size
-        length = header_length(os.pread(descriptor, 64, 0), size)
-        text = os.pread(descriptor, length, 8)
-    if len(text) < length:
-        raise HeaderError("truncated", f"gave {len(text)} bytes of its header of {length}")
-    if size == 8 + length:
+    text, size = read_header_text(path)
+    if size == 8 + len(text):
         header = parse_header(text)
         return header, "header" if header.data_bytes else None
     try:

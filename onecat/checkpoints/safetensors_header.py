@@ -23,10 +23,10 @@ __all__ = [
     "Header",
     "HeaderError",
     "Tensor",
-    "header_length",
     "header_of",
     "parse_header",
     "read_header",
+    "read_header_text",
 ]
 
 MAXIMUM_HEADER_BYTES = 100_000_000
@@ -41,6 +41,14 @@ def read_header(path: Path) -> Header:
     Raises HeaderError with code `lfs-pointer`, `truncated`, `overlong`, `unknown-dtype` or `bad-header`; OSError when
     unreadable. Reads no more than the file holds, nor more than MAXIMUM_HEADER_BYTES.
     """
+    return header_of(*read_header_text(path))
+
+
+def read_header_text(path: Path) -> tuple[bytes, int]:
+    """The JSON of a file's header as it stands there, and the size of the file.
+
+    Raises HeaderError with code `lfs-pointer`, `truncated` or `bad-header` when there is none; OSError when unreadable.
+    """
     with path.open("rb", buffering=0) as file:
         descriptor = file.fileno()
         size = os.fstat(descriptor).st_size
@@ -48,7 +56,7 @@ def read_header(path: Path) -> Header:
         text = os.pread(descriptor, length, 8)
     if len(text) < length:
         raise HeaderError("truncated", f"gave {len(text)} bytes of its header of {length}")
-    return header_of(text, size)
+    return text, size
 
 
 def header_length(start: bytes, size: int) -> int:
