@@ -11,7 +11,7 @@ from onecat.checkpoints.collapsing import collapsed
 from onecat.checkpoints.contradictions import contradictions
 from onecat.checkpoints.directory import read_directory, read_whole_or_header
 from onecat.checkpoints.listing import LISTS, read_listing
-from onecat.checkpoints.measuring import computed_shares, draft_modules, measured_shares
+from onecat.checkpoints.measuring import shares_of
 from onecat.checkpoints.other_kinds import other_kind
 from onecat.checkpoints.pulled import RESUME_PULL, STATE_DIRECTORY, unfinished_pull
 from onecat.checkpoints.quantization import read_quantization
@@ -77,21 +77,21 @@ def described(source: Source) -> Checkpoint:
     config = source.documents.get(CONFIG, {})
     quantization = read_quantization(source.documents)
     architecture = from_tensors(describe(config), source.tensors, config, quantization)
-    if source.tensors:
-        shares = measured_shares(source.tensors, quantization, draft_modules(architecture))
-    else:
-        shares = computed_shares(architecture, quantization)
-    stated = 0 if source.tensors else source.file_bytes
     seen = Checkpoint(
         directory=source.place,
         architecture=architecture,
         quantization=quantization,
         tensors=source.tensors,
-        weight_bytes=stated or sum(share.bytes for share in shares),
-        parameters=sum(share.parameters for share in shares) or source.parameters,
         measured=bool(source.tensors),
         files=source.files,
         problems=source.problems,
+    )
+    shares = shares_of(seen)
+    stated = 0 if source.tensors else source.file_bytes
+    seen = replace(
+        seen,
+        weight_bytes=stated or sum(share.bytes for share in shares),
+        parameters=sum(share.parameters for share in shares) or source.parameters,
     )
     return replace(seen, problems=(*source.problems, *contradictions(seen, source)))
 
