@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from onecat.checkpoints.modules import Module
@@ -36,10 +37,7 @@ class Observed:
 
     @property
     def elements(self) -> int:
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+        return math.prod(self.shape)
 
 
 def observe(module: Module, claimed: WeightScheme | None = None) -> Observed | None:

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
 from onecat.checkpoints.contradictions.situation import Situation
+from onecat.checkpoints.measuring import computed_shares
 from onecat.checkpoints.observation import FLOATS
 from onecat.checkpoints.quantization.storage import safetensors_name
 from onecat.checkpoints.records import Problem
@@ -140,8 +141,6 @@ def dtype(at: Situation) -> Iterator[Problem]:
 
 def listed_size(at: Situation) -> Iterator[Problem]:
     """Bytes of listed files against what the configuration comes to."""
-    from onecat.checkpoints.measuring import computed_shares
-
     listed, seen = at.source.file_bytes, at.checkpoint
     if not listed or seen.architecture.estimated or not seen.architecture.weights:
         return
