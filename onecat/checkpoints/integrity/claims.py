@@ -13,7 +13,6 @@ from onecat.checkpoints.records import Checkpoint
 ALSO_TOLD_AS = {
     "tied-head-stored": "head-beside-tied",
     "missing-scales": "missing-scale",
-    "missing-index": "no-index",
     "headers-only": "truncated",
 }
 """Codes of `inspect` and the fault that says the same with the file and its tensors."""
