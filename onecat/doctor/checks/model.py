@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from onecat.doctor.checkpoint import checkpoint_of, faults_of, is_hub_name, read, verdicts, whole_directory
 from onecat.doctor.context import Context
 from onecat.doctor.registry import Verdict, check
+from onecat.doctor.units import counted
 
 SCALES = ("scale-shape", "packed-shape", "missing-scale", "orphan-scale", "fused-scales-differ")
 FILES = (
@@ -51,7 +52,7 @@ def model_checkpoint(context: Context) -> Iterator[Verdict]:
         yield Verdict("skip", f"Not checked: {reason}")
         return
     seen = checkpoint_of(context)
-    files = f"{len(seen.files)} weight file{'s' if len(seen.files) != 1 else ''}"
+    files = counted(len(seen.files), "weight file")
     faults = [fault for fault in faults_of(context) if fault.code not in SCALES]
     yield from verdicts(faults, f"The checkpoint is whole: {files}, {seen.weight_bytes / 1e9:.1f} GB", seen.directory)
 

@@ -17,9 +17,9 @@ from onecat.doctor.checkpoint import (
 from onecat.doctor.context import Context
 from onecat.doctor.hardware import meant
 from onecat.doctor.registry import Verdict, check
+from onecat.doctor.units import GIB, counted
 from onecat.engines import BFLOAT16_CAPABILITY, added_after, has_kernel, least_capability, removed_after, served_dtype
 
-GIB = 1 << 30
 QUANTIZATION = "https://docs.vllm.ai/en/latest/features/quantization/"
 REGISTRY = "https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/model_executor/models/registry.py"
 DTYPES = "https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/config/model.py"
@@ -175,7 +175,7 @@ def model_fit(context: Context) -> Iterator[Verdict]:
     tensor, pipeline = divisions(context)
     share, memory = seen.weight_bytes / (tensor * pipeline), min(memories)
     evidence = (
-        f"weights: {seen.weight_bytes / GIB:.1f} GiB on {tensor * pipeline} GPU{'s' if tensor * pipeline > 1 else ''}",
+        f"weights: {seen.weight_bytes / GIB:.1f} GiB on {counted(tensor * pipeline, 'GPU')}",
         f"memory of a GPU: {memory / GIB:.1f} GiB",
     )
     told = f"{share / GIB:.1f} GiB of weights on a GPU with {memory / GIB:.1f} GiB"
