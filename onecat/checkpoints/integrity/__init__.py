@@ -8,8 +8,9 @@ from onecat.checkpoints.integrity.assessment import Assessment, assess
 from onecat.checkpoints.integrity.contents import Contents, read_contents
 from onecat.checkpoints.integrity.manifests import Manifest, find_manifests, read_manifest, text_of
 from onecat.checkpoints.integrity.progress import Progress
-from onecat.checkpoints.integrity.records import Fault, Severity, Verification
+from onecat.checkpoints.integrity.records import Fault, Verification
 from onecat.checkpoints.integrity.verification import Request, is_content, static_faults, verify
+from onecat.checkpoints.records import Severity
 
 __all__ = [
     "Assessment",

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from onecat.checkpoints.integrity.hashing import Task
 from onecat.checkpoints.integrity.manifests import Entry, Manifest
 from onecat.checkpoints.integrity.manifests.text import is_text_manifest
-from onecat.checkpoints.integrity.records import DOWNLOAD_AGAIN, Fault
+from onecat.checkpoints.integrity.records import Fault
+from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
 
 SOURCE = "https://www.gnu.org/software/coreutils/manual/html_node/sha2-utilities.html"
 

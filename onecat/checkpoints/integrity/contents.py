@@ -13,9 +13,9 @@ from typing import Any
 from onecat.checkpoints import consolidated
 from onecat.checkpoints.json_text import NotJson, parse_json
 from onecat.checkpoints.safetensors_header import LFS_POINTER, Header, HeaderError, Tensor, read_header
+from onecat.checkpoints.sources import INDEX
 from onecat.errors import OnecatError
 
-INDEX = "model.safetensors.index.json"
 LARGEST_DOCUMENT = 256 << 20
 """JSON above this is not read: the largest tokenizers take 35 MB, the largest index 25 MB."""
 

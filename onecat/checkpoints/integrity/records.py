@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
-Severity = Literal["fail", "warn", "info"]
+from onecat.checkpoints.records import Severity
+
 SEVERITIES: tuple[Severity, ...] = ("fail", "warn", "info")
 
-DOWNLOAD_AGAIN = "download this file again and compare its checksum with the one its publisher states"
 FORMAT_SOURCE = "https://github.com/huggingface/safetensors"
 
 

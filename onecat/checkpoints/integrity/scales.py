@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onecat.checkpoints.integrity.contents import Contents
-from onecat.checkpoints.integrity.records import DOWNLOAD_AGAIN, Fault, Severity
+from onecat.checkpoints.integrity.records import Fault
 from onecat.checkpoints.integrity.values import FORMATS, Counts
+from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
+from onecat.checkpoints.records import Severity
 from onecat.checkpoints.safetensors_header import Header, Tensor
 
 ENDINGS = (

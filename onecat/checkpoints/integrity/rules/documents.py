@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onecat.checkpoints.integrity.contents import Contents
-from onecat.checkpoints.integrity.records import DOWNLOAD_AGAIN, Fault
+from onecat.checkpoints.integrity.records import Fault
 from onecat.checkpoints.integrity.registry import rule
+from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tiktoken.model", "spiece.model")
 TOKENIZER_SOURCE = "https://huggingface.co/docs/transformers/fast_tokenizers"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onecat.checkpoints.integrity.contents import Contents
-from onecat.checkpoints.integrity.records import DOWNLOAD_AGAIN, Fault
+from onecat.checkpoints.integrity.records import Fault
 from onecat.checkpoints.integrity.registry import rule
+from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
 from onecat.checkpoints.safetensors_header import LFS_POINTER
 
 ENDINGS = (".incomplete", ".aria2", ".part", ".partial", ".crdownload", ".tmp", ".download", ".!ut")

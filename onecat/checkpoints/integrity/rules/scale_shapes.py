@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from onecat.checkpoints.integrity.contents import Contents
 from onecat.checkpoints.integrity.modules import Module, modules
-from onecat.checkpoints.integrity.records import DOWNLOAD_AGAIN, Fault
+from onecat.checkpoints.integrity.records import Fault
 from onecat.checkpoints.integrity.registry import rule
 from onecat.checkpoints.integrity.storage_claims import Claims, claims
+from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
 
 Shape = tuple[int, ...]
 Wrong = tuple[str, str]

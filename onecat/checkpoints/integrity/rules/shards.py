@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 
 from onecat.checkpoints.consolidated import consolidated
-from onecat.checkpoints.integrity.contents import INDEX, Contents, Copy
-from onecat.checkpoints.integrity.records import DOWNLOAD_AGAIN, Fault
+from onecat.checkpoints.integrity.contents import Contents, Copy
+from onecat.checkpoints.integrity.records import Fault
 from onecat.checkpoints.integrity.registry import rule
+from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
+from onecat.checkpoints.sources import INDEX
 
 _NUMBERED = re.compile(r"(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.safetensors")
 INDEX_SOURCE = "https://huggingface.co/docs/transformers/big_models#sharding"
