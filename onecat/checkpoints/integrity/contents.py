@@ -69,7 +69,7 @@ class Contents:
         found = self.documents.get(name)
         return found if isinstance(found, Mapping) else {}
 
-    @property
+    @cached_property
     def weight_map(self) -> Mapping[str, str] | None:
         """Which shard holds each tensor, as the index says; None without an index that says so."""
         return self._copy(INDEX, []).weight_map
