@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 MOST_SHARDS = 10_000
 _SHARD = re.compile(r"^(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)\.safetensors$")
@@ -12,6 +12,12 @@ _SHARD = re.compile(r"^(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)\.safetenso
 def counted(number: int, noun: str) -> str:
     """`1 weight file`, `2 weight files`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def first_of(names: Sequence[str], most: int = 3, noun: str = "") -> str:
+    """`a, b, c and 2 more`: the first names, and how many there are beside them; `noun` says of what."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more{f' {noun}' if noun else ''}" if more > 0 else "")
 
 
 def numbered(names: Iterable[str]) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onecat.checkpoints.numbering import counted
+from onecat.checkpoints.numbering import counted, first_of
 from onecat.checkpoints.records import Problem
 from onecat.checkpoints.sources import CONFIG
 
@@ -23,7 +23,6 @@ NO_WEIGHTS = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.p
 TELLING = (".json", ".safetensors", ".gguf", ".bin")
 """Ends of the names of files that tell what a directory is."""
 
-_NAMED = 3
 _LARGEST = 1 << 20
 
 
@@ -155,7 +154,7 @@ def _gguf(names: _Names) -> OtherKind | None:
     return OtherKind(
         Problem(
             "gguf",
-            f"holds GGUF ({_listed(found)}), which vLLM loads from no directory, and 0.27.1 by a plugin only",
+            f"holds GGUF ({first_of(found)}), which vLLM loads from no directory, and 0.27.1 by a plugin only",
             str(names.directory),
             f"serve the file itself (llama-server -m {first}), or take the model in safetensors",
         )
@@ -171,7 +170,7 @@ def _pickled(names: _Names) -> OtherKind | None:
     return OtherKind(
         Problem(
             "pickled-weights",
-            f"has its weights as pickles ({_listed(found)}): their size is told, and no tensor",
+            f"has its weights as pickles ({first_of(found)}): their size is told, and no tensor",
             str(names.directory),
             "take the model in safetensors, or convert it: pickles load slowly, and other engines refuse them",
             "warn",
@@ -196,7 +195,7 @@ def _above_models(names: _Names) -> OtherKind | None:
     return OtherKind(
         Problem(
             "directory-of-models",
-            f"is no model itself; it holds {counted(len(models), 'model')} ({_listed(models)})",
+            f"is no model itself; it holds {counted(len(models), 'model')} ({first_of(models)})",
             str(names.directory),
             f"give one of them, as {first}",
         )
@@ -210,8 +209,3 @@ def _is_model(directory: Path) -> bool:
 _KINDS: tuple[Callable[[_Names], OtherKind | None], ...] = (
     _adapter, _pipeline, _hub_cache, _mistral, _gguf, _pickled, _above_models,
 )  # fmt: skip
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -9,6 +9,7 @@ from onecat.checkpoints.integrity.manifests import Entry, Manifest
 from onecat.checkpoints.integrity.manifests.text import is_text_manifest
 from onecat.checkpoints.integrity.records import Fault
 from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
+from onecat.checkpoints.numbering import first_of
 
 SOURCE = "https://www.gnu.org/software/coreutils/manual/html_node/sha2-utilities.html"
 
@@ -41,8 +42,7 @@ def without_entry(manifests: Iterable[Manifest], sizes: Mapping[str, int]) -> It
         if name not in listed and "/" not in name and not name.startswith(".") and not is_text_manifest(name)
     ]
     if listed and others:
-        names = ", ".join(others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
-        yield Fault("no-checksum", "info", f"no list has a checksum of {names}", others[0], "",
+        yield Fault("no-checksum", "info", f"no list has a checksum of {first_of(others, 5)}", others[0], "",
                     "Whether these are whole is not known.", SOURCE)  # fmt: skip
 
 

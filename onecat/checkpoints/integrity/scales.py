@@ -8,6 +8,7 @@ from onecat.checkpoints.integrity.contents import Contents
 from onecat.checkpoints.integrity.records import Fault
 from onecat.checkpoints.integrity.values import FORMATS, Counts
 from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
+from onecat.checkpoints.numbering import first_of
 from onecat.checkpoints.records import Severity
 from onecat.checkpoints.safetensors_header import Header, Tensor
 
@@ -31,8 +32,6 @@ SOURCE = (
 Found = tuple[str, Tensor, Counts]
 Wanted = list[tuple[str, Header, list[tuple[Tensor, str]]]]
 """Tensors to read by file, each with the format to read it as."""
-
-_NAMED = 3
 
 
 def scale_format(tensor: Tensor) -> str | None:
@@ -120,5 +119,4 @@ def _told(values: int, kind: str) -> str:
 
 
 def _some(those: list[tuple[Tensor, int]]) -> str:
-    names = ", ".join(tensor.name for tensor, _ in those[:_NAMED])
-    return names + (f" and {len(those) - _NAMED} more tensors" if len(those) > _NAMED else "")
+    return first_of([tensor.name for tensor, _ in those], noun="tensors")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from onecat.checkpoints.integrity.contents import Contents
 from onecat.checkpoints.integrity.records import Fault
 from onecat.checkpoints.integrity.registry import rule
+from onecat.checkpoints.numbering import first_of
 from onecat.checkpoints.quantization.matching import FUSED
 from onecat.checkpoints.safetensors_header import Tensor
 
@@ -17,7 +18,6 @@ SOURCE = (
     "schemes/compressed_tensors_w4a16_nvfp4.py"
 )
 _PARENT = {shard: fused for fused, shards in FUSED.items() for shard in shards}
-_NAMED = 3
 
 
 @rule
@@ -39,13 +39,12 @@ def one_scale_for_what_is_fused(contents: Contents) -> Iterator[Fault]:
         if len(set(seen)) > 1 and min(seen) > 0:
             different.setdefault((fused, scale), []).append((f"{outer}.{fused}", max(seen) / min(seen)))
     for (fused, scale), found in different.items():
-        names = ", ".join(name for name, _ in found[:_NAMED])
-        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        names = first_of([name for name, _ in found])
         worst = max(ratio for _, ratio in found)
         yield Fault(
             "fused-scales-differ",
             "warn",
-            f"the {scale} of what is joined into {fused} differs by up to {worst:.3g} times: {names}{more}",
+            f"the {scale} of what is joined into {fused} differs by up to {worst:.3g} times: {names}",
             groups[(found[0][0].removesuffix(f".{fused}"), fused, scale)][0][0],
             "take a checkpoint whose quantiser gave joined layers one scale, and compare answers before you trust it",
             "vLLM joins these layers and keeps one scale of the whole tensor for all: accuracy suffers.",

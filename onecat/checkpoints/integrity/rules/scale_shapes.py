@@ -10,6 +10,7 @@ from onecat.checkpoints.integrity.records import Fault
 from onecat.checkpoints.integrity.registry import rule
 from onecat.checkpoints.integrity.storage_claims import Claims, claims
 from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
+from onecat.checkpoints.numbering import first_of
 
 Shape = tuple[int, ...]
 Wrong = tuple[str, str]
@@ -22,7 +23,6 @@ FP8_SOURCE = "https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/model_execu
 GPTQ_SOURCE = "https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/model_executor/layers/quantization/gptq.py"
 MXFP4_SOURCE = "https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/model_executor/layers/quantization/mxfp4.py"
 _FLOAT8 = ("F8_E4M3", "F8_E5M2")
-_NAMED = 3
 
 
 @rule
@@ -36,10 +36,9 @@ def scale_shapes(contents: Contents) -> Iterator[Fault]:
         for (code, text), source in _wrongs(module, claimed, scaled, complete=not contents.broken):
             wrong.setdefault((code, text, source), []).append(module)
     for (code, text, source), those in wrong.items():
-        names = ", ".join(module.name for module in those[:_NAMED])
-        more = f" and {len(those) - _NAMED} more" if len(those) > _NAMED else ""
+        names = first_of([module.name for module in those])
         why = "The engine ends while it loads this weight, or multiplies it with the scales of others."
-        yield Fault(code, "fail", f"{text}: {names}{more}", those[0].file, DOWNLOAD_AGAIN, why, source)
+        yield Fault(code, "fail", f"{text}: {names}", those[0].file, DOWNLOAD_AGAIN, why, source)
 
 
 def _wrongs(module: Module, claimed: Claims, scaled: bool, *, complete: bool) -> Iterator[tuple[Wrong, str]]:

@@ -10,13 +10,12 @@ from onecat.checkpoints.integrity.contents import Contents, Copy
 from onecat.checkpoints.integrity.records import Fault
 from onecat.checkpoints.integrity.registry import rule
 from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
+from onecat.checkpoints.numbering import first_of
 from onecat.checkpoints.sources import INDEX
 
 _NUMBERED = re.compile(r"(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.safetensors")
 INDEX_SOURCE = "https://huggingface.co/docs/transformers/big_models#sharding"
 LOADER_SOURCE = "https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/model_executor/model_loader/weight_utils.py"
-_NAMED = 3
-"""Tensors that a finding names; the rest are counted."""
 
 
 @rule
@@ -91,7 +90,7 @@ def _copy(contents: Contents, copy: Copy) -> Iterator[Fault]:
         if first != file:
             twice.setdefault((first, file), []).append(tensor.name)
     for (first, file), names in twice.items():
-        text = f"holds {_some(names)}, as {first} does"
+        text = f"holds {first_of(names)}, as {first} does"
         fix = "remove what does not belong to this checkpoint; a conversion may have been run twice into one directory"
         why = "vLLM loads both in the natural order of the files' names and keeps the later; other loaders may not."
         yield Fault("tensor-twice", "fail", text, file, fix, why, LOADER_SOURCE)
@@ -105,10 +104,10 @@ def _copy(contents: Contents, copy: Copy) -> Iterator[Fault]:
         elif file in contents.headers and where[name] != file:
             elsewhere.setdefault(file, []).append(name)
     for file, names in absent.items():
-        text = f"lacks {_some(names)}, which {index} says it holds"
+        text = f"lacks {first_of(names)}, which {index} says it holds"
         yield Fault("missing-tensor", "fail", text, file, DOWNLOAD_AGAIN, source=INDEX_SOURCE)
     for file, names in elsewhere.items():
-        text = f"does not hold {_some(names)} as {index} says; {where[names[0]]} does"
+        text = f"does not hold {first_of(names)} as {index} says; {where[names[0]]} does"
         why = "vLLM loads whole files and does not mind; transformers looks where the index points."
         yield Fault("tensor-elsewhere", "warn", text, file, "write the index anew", why, INDEX_SOURCE)
     unnamed: dict[str, list[str]] = {}
@@ -116,7 +115,7 @@ def _copy(contents: Contents, copy: Copy) -> Iterator[Fault]:
         if name not in listed:
             unnamed.setdefault(file, []).append(name)
     for file, names in unnamed.items():
-        text = f"holds {_some(names)}, which {index} does not name"
+        text = f"holds {first_of(names)}, which {index} does not name"
         why = "vLLM loads whole files with them; transformers leaves them out."
         yield Fault("unlisted-tensor", "warn", text, file, "write the index anew", why, INDEX_SOURCE)
 
@@ -150,8 +149,3 @@ def files_beside(contents: Contents) -> Iterator[Fault]:
             if "/" not in name and re.fullmatch(r"(pytorch_model|model|consolidated).*\.(bin|pt|pth)", name):
                 text = f"lies beside safetensors ({size / 1e9:.1f} GB): engines read the safetensors"
                 yield Fault("bin-beside", "info", text, name, "", "It only takes space.", LOADER_SOURCE)
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
