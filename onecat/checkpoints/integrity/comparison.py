@@ -15,9 +15,10 @@ SOURCE = "https://www.gnu.org/software/coreutils/manual/html_node/sha2-utilities
 
 
 def tasks_of(entries: Iterable[Entry], sizes: Mapping[str, int]) -> tuple[Task, ...]:
-    """What is to be hashed to compare the files that are there, the largest first."""
-    tasks = dict.fromkeys(Task(entry.path, entry.algorithm) for entry in entries if sizes.get(entry.path, -1) >= 0)
-    return tuple(sorted(tasks, key=lambda task: -sizes[task.name]))
+    """What is to be hashed to compare the files that are there."""
+    return tuple(
+        dict.fromkeys(Task(entry.path, entry.algorithm) for entry in entries if sizes.get(entry.path, -1) >= 0)
+    )
 
 
 def check_without_hashing(manifest: Manifest, sizes: Mapping[str, int]) -> Iterator[Fault]:
