@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from packaging.version import Version
-
-from onecat.resources import read_table
+from onecat.planner.memory.tables import row_of
 
 
 @dataclass(frozen=True)
@@ -42,18 +39,9 @@ class Behaviour:
 @functools.cache
 def behaviour_of(version: str) -> Behaviour:
     """How a version of vLLM behaves: all rows up to it, later ones on top. Raises InvalidVersion for no version."""
-    asked = Version(version)
-    merged: dict[str, Any] = {}
-    for row in _rows():
-        if Version(row["since"]) <= asked:
-            merged |= row
+    merged = row_of(Path(__file__).with_name("versions.yaml"), version)
     names = {each.name for each in fields(Behaviour)}
     return Behaviour(**{name: _frozen(value) for name, value in merged.items() if name in names})
-
-
-@functools.cache
-def _rows() -> tuple[Mapping[str, Any], ...]:
-    return tuple(read_table(Path(__file__).with_name("versions.yaml"))["versions"])
 
 
 def _frozen(value: Any) -> Any:

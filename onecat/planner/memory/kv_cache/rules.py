@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from packaging.version import Version
-
-from onecat.resources import read_table
+from onecat.planner.memory.tables import row_of
 
 
 @dataclass(frozen=True)
@@ -38,15 +35,6 @@ class Rules:
 @functools.cache
 def rules_of(version: str) -> Rules:
     """The rules of a version of vLLM: all rows up to it, later ones on top. Raises InvalidVersion for no version."""
-    asked = Version(version)
-    merged: dict[str, Any] = {}
-    for row in _rows():
-        if Version(row["since"]) <= asked:
-            merged |= row
+    merged = row_of(Path(__file__).with_name("versions.yaml"), version)
     values = {each.name: merged[each.name] for each in fields(Rules)}
     return Rules(**values | {"padding": Fraction(values["padding"]), "all_states": tuple(values["all_states"])})
-
-
-@functools.cache
-def _rows() -> tuple[Mapping[str, Any], ...]:
-    return tuple(read_table(Path(__file__).with_name("versions.yaml"))["versions"])
