@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onecat.checkpoints import Architecture
-from onecat.planner.memory.layouts import DTYPE_BYTES
+from onecat.planner.memory.dtypes import DTYPE_BYTES
 from onecat.planner.memory.records import MemorySettings
 
 

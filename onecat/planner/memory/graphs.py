@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onecat.checkpoints import Checkpoint
-from onecat.planner.memory.layouts import DTYPE_BYTES
+from onecat.planner.memory.dtypes import DTYPE_BYTES
 from onecat.planner.memory.records import Device, MemorySettings
 from onecat.planner.memory.runners import runner_of
 from onecat.planner.memory.stages import Stage

@@ -10,13 +10,13 @@ import math
 from typing import Literal
 
 from onecat.checkpoints import WeightScheme
+from onecat.planner.memory.dtypes import DTYPE_BYTES
 from onecat.planner.memory.parameters import Parameter
 from onecat.planner.memory.records import Device, MemorySettings
 from onecat.planner.memory.versions import Behaviour, behaviour_of
 
 Kernel = Literal["plain", "as-stored", "marlin", "cutlass", "triton"]
 
-DTYPE_BYTES = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}
 STORED_BYTES = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2}
 FLOATS = ("F32", "F16", "BF16")
 

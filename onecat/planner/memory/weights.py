@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from onecat.checkpoints import Architecture, Checkpoint
 from onecat.checkpoints.architectures import KeyValueLayers, LatentLayers, Weight
+from onecat.planner.memory.dtypes import DTYPE_BYTES
 from onecat.planner.memory.itself import Itself
-from onecat.planner.memory.layouts import DTYPE_BYTES, kept_bytes
+from onecat.planner.memory.layouts import kept_bytes
 from onecat.planner.memory.online import online_bytes, online_scheme
 from onecat.planner.memory.parameters import Parameter, absorbed, parameters_alike, stem_of
 from onecat.planner.memory.records import Device, MemorySettings

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from onecat.planner.memory.dtypes import DTYPE_BYTES
+
 SCALE = 4
 """Bytes of the scale that the `*_per_token_head` kinds keep for each key and each value of a head (float32)."""
 
@@ -11,14 +13,13 @@ PACKED_LATENT = 656
 Source: vllm/v1/kv_cache_interface.py at 0.27.1 (MLAAttentionSpec.real_page_size_bytes).
 """
 
-MODEL_BYTES = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}
-CACHE_BYTES = MODEL_BYTES | {"int8": 1, "uint8": 1}
+CACHE_BYTES = DTYPE_BYTES | {"int8": 1, "uint8": 1}
 
 
 def element_bytes(kv_cache_dtype: str, dtype: str) -> int:
     """Bytes of one element; 1 for all that is packed into bytes. Source: STR_DTYPE_TO_TORCH_DTYPE of vLLM."""
     if kv_cache_dtype == "auto":
-        return MODEL_BYTES[dtype]
+        return DTYPE_BYTES[dtype]
     return CACHE_BYTES.get(kv_cache_dtype, 1)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from onecat.checkpoints.architectures.records import Architecture, Cache, KeyValueLayers, LatentLayers, StateLayers
+from onecat.planner.memory.dtypes import DTYPE_BYTES
 from onecat.planner.memory.kv_cache.blocks import BlockSizes, block_sizes
-from onecat.planner.memory.kv_cache.elements import MODEL_BYTES, key_value_bytes, latent_bytes
+from onecat.planner.memory.kv_cache.elements import key_value_bytes, latent_bytes
 from onecat.planner.memory.kv_cache.latent import latent_pages
 from onecat.planner.memory.kv_cache.pages import EVERY_TOKEN, Layer, Pages
 from onecat.planner.memory.kv_cache.rules import Rules
@@ -44,7 +45,7 @@ def state_bytes(cache: StateLayers, settings: MemorySettings) -> int:
     """Bytes of the states of one sequence in one of these layers on one rank."""
     return sum(
         math.prod(state.on_rank(settings.tensor_parallel, settings.speculative_tokens))
-        * MODEL_BYTES[state.dtype or settings.dtype]
+        * DTYPE_BYTES[state.dtype or settings.dtype]
         for state in cache.states
     )
 
