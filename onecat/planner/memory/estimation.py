@@ -50,7 +50,7 @@ def _of_rank(checkpoint: Checkpoint, settings: MemorySettings, stage: Stage, dev
     weights = weight_bytes(checkpoint, settings, stage, device)
     activations = activation_bytes(checkpoint, settings, stage, device)
     graphs = graph_bytes(checkpoint, settings, stage, device)
-    overhead = overhead_bytes(checkpoint, settings, device)
+    overhead = overhead_bytes(settings, device)
     left = budget - weights - activations - graphs - overhead
     return GpuMemory(
         rank=0,

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from onecat.checkpoints import Checkpoint
 from onecat.planner.memory.records import Device, MemorySettings
 from onecat.planner.memory.versions import behaviour_of
 from onecat.resources import read_table
@@ -24,12 +23,11 @@ def seen_by_engine(memory: int, capability: int | None) -> int:
     return memory if capability is None else memory - _of_capability("reserved", capability)
 
 
-def overhead_bytes(checkpoint: Checkpoint, settings: MemorySettings, device: Device) -> int:
+def overhead_bytes(settings: MemorySettings, device: Device) -> int:
     """What counts against the budget: what grows while the engine starts, and before 0.11 communication buffers.
 
     Versions before 0.6.5 count all that is in use on the device, the context with it.
     """
-    del checkpoint
     if settings.platform == "cpu":
         return int(_table()["process"]["mib"]) * MIB
     if settings.platform != "cuda":

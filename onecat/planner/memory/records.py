@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Part = Literal["weights", "kv_cache", "activations", "graphs", "overhead", "other"]
-
 
 @dataclass(frozen=True)
 class Device:

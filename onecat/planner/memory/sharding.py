@@ -39,14 +39,12 @@ _WHOLE = re.compile(r"(?:^|\.)(?:indexer\..*|mtp\.fc|eh_proj|patch_embed\.proj|c
 """Modules that every rank holds whole although their last name is divided elsewhere."""
 
 
-def division_of(stem: str, part: str = "language") -> Division:
+def division_of(stem: str) -> Division:
     """How a weight is divided; whole where nothing is known to divide it.
 
     Parameters:
-        part: of the architecture; towers divide by the same names.
         stem: its module (`model.layers.0.mlp.down_proj`), or the parameter itself where it is no module's (`A_log`).
     """
-    del part
     return "whole" if _WHOLE.search(stem) else _BY_NAME.get(stem.rpartition(".")[2], "whole")
 
 

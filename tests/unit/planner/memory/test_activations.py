@@ -183,9 +183,9 @@ def test_graphs_are_taken_off_the_budget_where_the_engine_estimates_them() -> No
 def test_communication_moved_out_of_the_budget_at_0_11() -> None:
     model = checkpoint(SMALL)
     before, since = (settings(model, version=each, tensor_parallel_size=2) for each in ("0.10.2", "0.11.0"))
-    assert overhead_bytes(model, before, A100) > overhead_bytes(model, since, A100)
+    assert overhead_bytes(before, A100) > overhead_bytes(since, A100)
     assert outside_bytes(before, A100) < outside_bytes(since, A100)
-    both = (overhead_bytes(model, each, A100) + outside_bytes(each, A100) for each in (before, since))
+    both = (overhead_bytes(each, A100) + outside_bytes(each, A100) for each in (before, since))
     assert len(set(both)) == 1
 
 
