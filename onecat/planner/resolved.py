@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onecat.planner.hardware import GIB, MIB
 from onecat.planner.questions import Question
 from onecat.planner.records import Layout, Reason
 from onecat.planner.sizing import Sizing
 
-MIB = 2**20
-GIB = 2**30
 BATCH_SOURCE = "vllm/engine/arg_utils.py (get_batch_defaults) at 0.27.1"
 CHUNK_SOURCE = "https://docs.vllm.ai/en/latest/configuration/optimization/#chunked-prefill"
 QUEUE_MIB = 240

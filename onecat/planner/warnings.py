@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from onecat.facts import Facts
 from onecat.planner.capabilities import told
 from onecat.planner.changes import told_layout
+from onecat.planner.hardware import GIB
 from onecat.planner.layouts import Candidate, candidate, is_better
 from onecat.planner.records import Layout
 from onecat.planner.refusals import Situation
 from onecat.planner.refusals.memory import offload_cost
 from onecat.planner.sizing import why_unknown
 
-GIB = 2**30
 LEAST_WEIGHTS = GIB
 """Of a model whose layout is worth a word: smaller ones are for trying out."""
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from onecat.engines import BFLOAT16_CAPABILITY
 from onecat.planner.capabilities import told
+from onecat.planner.hardware import GIB
 from onecat.planner.records import Refusal
 from onecat.planner.refusals.situation import Situation
-
-GIB = 2**30
 
 
 def bfloat16(at: Situation) -> Iterator[Refusal]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onecat.planner.changes import nearest_changes, told_offload
+from onecat.planner.hardware import GIB
 from onecat.planner.questions import offloaded_bytes
 from onecat.planner.records import Refusal
 from onecat.planner.refusals.situation import Situation
 from onecat.planner.sizing import SHORTEST
 
-GIB = 2**30
 DOUBTFUL = 0.03
 """Share of a card's memory within which the estimate may be wrong: a shortage below it does not stop `up`."""
 
