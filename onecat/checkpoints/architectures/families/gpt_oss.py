@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration
-from onecat.checkpoints.architectures.description import common
 from onecat.checkpoints.architectures.mixtures import fused_experts, router
 from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
 from onecat.checkpoints.architectures.registry import family
+from onecat.checkpoints.architectures.sparse_decoder import sparse_decoder
 
 
 @family("GptOssForCausalLM")
@@ -18,7 +18,6 @@ def gpt_oss(configuration: Configuration) -> Architecture:
 
     Source: transformers' modeling_gpt_oss.py.
     """
-    base = common(configuration)
     hidden, layers = configuration.positive("hidden_size"), configuration.integer("num_hidden_layers")
     heads = configuration.positive("num_attention_heads")
     key_value_heads = configuration.positive("num_key_value_heads")
@@ -29,21 +28,16 @@ def gpt_oss(configuration: Configuration) -> Architecture:
         "full_attention" if index % 2 else "sliding_attention" for index in range(layers)
     )
 
-    def all_weights() -> Iterator[Weight]:
-        yield from weights.embeddings("model.", configuration.positive("vocab_size"), hidden, base.tied_embeddings)
-        for layer in range(layers):
-            prefix = f"model.layers.{layer}"
-            yield weights.norm(f"{prefix}.input_layernorm", hidden, layer)
-            yield from weights.attention(
-                f"{prefix}.self_attn", layer, hidden, heads, key_value_heads, head, bias=bias, output_bias=bias
-            )
-            yield Weight(f"{prefix}.self_attn.sinks", (heads,), "other", layer)
-            yield weights.norm(f"{prefix}.post_attention_layernorm", hidden, layer)
-            yield from router(f"{prefix}.mlp.router", count, hidden, layer, bias=True)
-            yield from fused_experts(f"{prefix}.mlp.experts", layer, hidden, inner, count)
-            yield Weight(f"{prefix}.mlp.experts.gate_up_proj_bias", (2 * inner,), "bias", layer, count)
-            yield Weight(f"{prefix}.mlp.experts.down_proj_bias", (hidden,), "bias", layer, count)
-        yield weights.norm("model.norm", hidden)
+    def attention(name: str, layer: int) -> Iterator[Weight]:
+        prefix = f"{name}.self_attn"
+        yield from weights.attention(prefix, layer, hidden, heads, key_value_heads, head, bias=bias, output_bias=bias)
+        yield Weight(f"{prefix}.sinks", (heads,), "other", layer)
+
+    def feed_forward(name: str, layer: int) -> Iterator[Weight]:
+        yield from router(f"{name}.mlp.router", count, hidden, layer, bias=True)
+        yield from fused_experts(f"{name}.mlp.experts", layer, hidden, inner, count)
+        yield Weight(f"{name}.mlp.experts.gate_up_proj_bias", (2 * inner,), "bias", layer, count)
+        yield Weight(f"{name}.mlp.experts.down_proj_bias", (hidden,), "bias", layer, count)
 
     def kept(kind: str, window: int | None) -> KeyValueLayers:
         alike = tuple(index for index, each in enumerate(kinds[:layers]) if each == kind)
@@ -54,10 +48,5 @@ def gpt_oss(configuration: Configuration) -> Architecture:
         kept("sliding_attention", configuration.positive("sliding_window", default=128)),
     )
     per_token = configuration.positive("num_experts_per_tok", "experts_per_token")
-    return base.replaced(
-        head_size=head,
-        intermediate_size=0,
-        caches=tuple(each for each in both if each.layers),
-        weights=tuple(all_weights()),
-        experts=Experts(tuple(range(layers)), count, per_token, inner),
-    )
+    experts = Experts(tuple(range(layers)), count, per_token, inner)
+    return sparse_decoder(configuration, attention, feed_forward, both, experts).replaced(head_size=head)
