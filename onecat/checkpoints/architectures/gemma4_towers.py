@@ -11,7 +11,6 @@ from onecat.checkpoints.architectures import weights
 from onecat.checkpoints.architectures.configuration import Configuration
 from onecat.checkpoints.architectures.records import Encoder, Part, Weight
 
-NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 BOUNDS = ("input_min", "input_max", "output_min", "output_max")
 MEL_BINS = 128
 """Of the sound's spectrogram, which two convolutions of stride 2 divide by 4."""
@@ -59,7 +58,7 @@ def vision_weights(stated: Configuration, text_hidden: int) -> Iterator[Weight]:
         inside = f"{prefix}encoder.layers.{layer}."
         for name, out, into in shapes:
             yield from _clippable(f"{inside}{name}", out, into, clipped, "vision")
-        yield from weights.norms(inside, NORMS, hidden, part="vision")
+        yield from weights.norms(inside, weights.FOUR_NORMS, hidden, part="vision")
         yield from weights.norms(inside, ("self_attn.q_norm", "self_attn.k_norm"), head, part="vision")
     if vision.flag("standardize"):
         yield Weight(f"{prefix}std_bias", (hidden,), "other", part="vision")

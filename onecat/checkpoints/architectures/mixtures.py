@@ -75,6 +75,35 @@ def grouped_router_mixture(
         yield from weights.gated_mlp(f"{prefix}.shared_experts", layer, hidden, shared)
 
 
+def shared_gate_mixture(
+    prefix: str, layer: int, hidden: int, inner: int, count: int, shared: int,
+    experts_of_layer: ExpertWeights = separate_experts,
+) -> Iterator[Weight]:  # fmt: skip
+    """The mixture of Qwen2-MoE, which Qwen3.5 has too: a gate of its own weighs the shared expert.
+
+    Parameters:
+        inner, shared: intermediate sizes of one routed expert and of the shared one (0 for none).
+
+    Source: transformers' modeling_qwen2_moe.py (Qwen2MoeSparseMoeBlock).
+    """
+    yield from router(f"{prefix}.gate", count, hidden, layer)
+    yield from experts_of_layer(f"{prefix}.experts", layer, hidden, inner, count)
+    if shared:
+        yield from weights.gated_mlp(f"{prefix}.shared_expert", layer, hidden, shared)
+        yield Weight(f"{prefix}.shared_expert_gate.weight", (1, hidden), "router", layer)
+
+
+def granite_mixture(prefix: str, layer: int, hidden: int, inner: int, count: int) -> Iterator[Weight]:
+    """The mixture of Granite 3 and 4, whose experts of a layer are one tensor.
+
+    Source: transformers' modeling_granitemoe.py; vllm 0.27.1, vllm/model_executor/models/granitemoe.py
+    (`load_weights`: the names of checkpoints).
+    """
+    yield from router(f"{prefix}.router.layer", count, hidden, layer)
+    yield Weight(f"{prefix}.input_linear.weight", (2 * inner, hidden), "linear", layer, count)
+    yield Weight(f"{prefix}.output_linear.weight", (hidden, inner), "linear", layer, count)
+
+
 def of_part(part: Part, members: Iterable[Weight]) -> Iterator[Weight]:
     """The same weights, told to be of a part."""
     return (replace(each, part=part) for each in members)

@@ -51,12 +51,7 @@ def qwen2_5_vision(prefix: str, stated: Configuration, text_hidden: int) -> tupl
         for layer in range(vision.integer("depth")):
             block = f"{prefix}blocks.{layer}."
             yield from _attention(block, hidden)
-            for name, out, into in (
-                ("gate_proj", inner, hidden),
-                ("up_proj", inner, hidden),
-                ("down_proj", hidden, inner),
-            ):
-                yield from weights.linear(f"{block}mlp.{name}", out, into, bias=True, part="vision")
+            yield from weights.gated_mlp(f"{block}mlp", None, hidden, inner, bias=True, part="vision")
             yield from weights.norms(block, ("norm1", "norm2"), hidden, part="vision")
         yield from weights.norms(f"{prefix}merger.", ("ln_q",), hidden, part="vision")
         yield from _merger(prefix, vision, hidden, text_hidden)

@@ -86,9 +86,7 @@ def pixtral(prefix: str, vision: Configuration) -> Iterator[Weight]:
         for name in ("q_proj", "k_proj", "v_proj"):
             yield from weights.linear(f"{inside}attention.{name}", queries, hidden, part="vision")
         yield from weights.linear(f"{inside}attention.o_proj", hidden, queries, part="vision")
-        yield from weights.linear(f"{inside}feed_forward.gate_proj", inner, hidden, part="vision")
-        yield from weights.linear(f"{inside}feed_forward.up_proj", inner, hidden, part="vision")
-        yield from weights.linear(f"{inside}feed_forward.down_proj", hidden, inner, part="vision")
+        yield from weights.gated_mlp(f"{inside}feed_forward", None, hidden, inner, part="vision")
         yield from weights.norms(inside, ("attention_norm", "ffn_norm"), hidden, part="vision")
 
 

@@ -10,6 +10,11 @@ from onecat.checkpoints.architectures.records import Part, Weight
 QueryKeyNorm = Literal["head", "all", "each"]
 """A norm of q and of k: over each head, over all heads together, or with weights of its own for each head."""
 
+FOUR_NORMS = (
+    "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
+)  # fmt: skip
+"""Of a layer with norms before and after both attention and feed-forward network, as Gemma's from 2 on."""
+
 
 def embeddings(prefix: str, vocabulary: int, hidden: int, tied: bool, head: str = "lm_head") -> Iterator[Weight]:
     """The input embedding [vocabulary, hidden], and the output head where it is one of its own."""

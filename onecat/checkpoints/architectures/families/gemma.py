@@ -11,15 +11,9 @@ from onecat.checkpoints.architectures.decoder import Style, decoder
 from onecat.checkpoints.architectures.records import Architecture, Weight
 from onecat.checkpoints.architectures.registry import family
 
-FOUR_NORMS = (
-    "input_layernorm",
-    "post_attention_layernorm",
-    "pre_feedforward_layernorm",
-    "post_feedforward_layernorm",
-)
 GEMMA = Style(tied=True)
-GEMMA2 = Style(tied=True, norms=FOUR_NORMS)
-GEMMA3 = Style(tied=True, norms=FOUR_NORMS, query_key_norm="head")
+GEMMA2 = Style(tied=True, norms=weights.FOUR_NORMS)
+GEMMA3 = Style(tied=True, norms=weights.FOUR_NORMS, query_key_norm="head")
 
 
 @family("GemmaForCausalLM")

@@ -11,8 +11,6 @@ from onecat.checkpoints.architectures.layers import alike, windows
 from onecat.checkpoints.architectures.records import Architecture, KeyValueLayers, Weight
 from onecat.checkpoints.architectures.registry import family
 
-NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
-
 
 @family("Gemma3nForCausalLM")
 def gemma3n(configuration: Configuration) -> Architecture:
@@ -76,7 +74,7 @@ def _text(configuration: Configuration, prefix: str) -> Architecture:
                 f"{inside}.self_attn", layer, hidden, heads, key_value_heads, head, query_key_norm="head"
             )
             yield from weights.gated_mlp(f"{inside}.mlp", layer, hidden, inner[layer])
-            yield from weights.norms(f"{inside}.", NORMS, hidden, layer)
+            yield from weights.norms(f"{inside}.", weights.FOUR_NORMS, hidden, layer)
             yield from _additions(configuration, f"{inside}.", layer, hidden, streams, inputs)
         yield weights.norm(f"{prefix}norm", hidden)
 

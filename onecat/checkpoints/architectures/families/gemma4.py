@@ -12,7 +12,6 @@ from onecat.checkpoints.architectures.mixtures import experts_as_published, rout
 from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
 from onecat.checkpoints.architectures.registry import family
 
-NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 EXPERT_NORMS = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
 IMAGE_TOKENS = 280
 """Of one picture, where `vision_soft_tokens_per_image` is not stated (transformers' processing_gemma4.py)."""
@@ -141,7 +140,7 @@ def _layer_weights(
     wide = configuration.flag("use_double_wide_mlp") and not keeps
     inner = configuration.positive("intermediate_size") * (2 if wide else 1)
     yield from weights.gated_mlp(f"{prefix}.mlp", layer, hidden, inner)
-    yield from weights.norms(f"{prefix}.", NORMS, hidden, layer)
+    yield from weights.norms(f"{prefix}.", weights.FOUR_NORMS, hidden, layer)
     yield Weight(f"{prefix}.layer_scalar", (1,), "other", layer)
     if (experts := _experts(configuration, layer + 1)) is not None:
         yield from _expert_weights(configuration, prefix, layer, experts)

@@ -9,7 +9,7 @@ from onecat.checkpoints.architectures.configuration import Configuration, Incomp
 from onecat.checkpoints.architectures.description import common
 from onecat.checkpoints.architectures.grouped_attention import GroupedAttention
 from onecat.checkpoints.architectures.mamba import Mamba1, Mamba2
-from onecat.checkpoints.architectures.mixtures import router, separate_experts
+from onecat.checkpoints.architectures.mixtures import granite_mixture, router, separate_experts
 from onecat.checkpoints.architectures.records import Architecture, Experts, Weight
 from onecat.checkpoints.architectures.registry import family
 from onecat.checkpoints.architectures.sparse_decoder import Block
@@ -43,10 +43,7 @@ def granite_hybrid(configuration: Configuration) -> Architecture:
         else:
             yield from mamba.weights(f"{name}.mamba", layer)
         if count:
-            mixture = f"{name}.block_sparse_moe"
-            yield from router(f"{mixture}.router.layer", count, hidden, layer)
-            yield Weight(f"{mixture}.input_linear.weight", (2 * inner, hidden), "linear", layer, count)
-            yield Weight(f"{mixture}.output_linear.weight", (hidden, inner), "linear", layer, count)
+            yield from granite_mixture(f"{name}.block_sparse_moe", layer, hidden, inner, count)
         yield from weights.linear(f"{name}.shared_mlp.input_linear", 2 * shared, hidden, layer)
         yield from weights.linear(f"{name}.shared_mlp.output_linear", hidden, shared, layer)
 

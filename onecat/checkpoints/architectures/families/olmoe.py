@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from onecat.checkpoints.architectures.configuration import Configuration
 from onecat.checkpoints.architectures.grouped_attention import GroupedAttention
-from onecat.checkpoints.architectures.mixtures import router, separate_experts
+from onecat.checkpoints.architectures.mixtures import granite_mixture, router, separate_experts
 from onecat.checkpoints.architectures.records import Architecture, Experts, Weight
 from onecat.checkpoints.architectures.registry import family
 from onecat.checkpoints.architectures.sparse_decoder import Block, sparse_decoder
@@ -30,19 +30,12 @@ def olmoe(configuration: Configuration) -> Architecture:
 
 @family("GraniteMoeForCausalLM")
 def granite_moe(configuration: Configuration) -> Architecture:
-    """The experts of a layer are one tensor.
-
-    Source: transformers' modeling_granitemoe.py; vllm 0.27.1, vllm/model_executor/models/granitemoe.py
-    (`load_weights`: the names of checkpoints).
-    """
+    """Source: transformers' modeling_granitemoe.py."""
     count, inner = configuration.positive("num_local_experts"), configuration.positive("intermediate_size")
     hidden = configuration.positive("hidden_size")
 
     def feed_forward(name: str, layer: int) -> Iterator[Weight]:
-        mixture = f"{name}.block_sparse_moe"
-        yield from router(f"{mixture}.router.layer", count, hidden, layer)
-        yield Weight(f"{mixture}.input_linear.weight", (2 * inner, hidden), "linear", layer, count)
-        yield Weight(f"{mixture}.output_linear.weight", (hidden, inner), "linear", layer, count)
+        return granite_mixture(f"{name}.block_sparse_moe", layer, hidden, inner, count)
 
     return _routed(configuration, count, inner, feed_forward, normed=False, tied=True)
 

@@ -13,8 +13,8 @@ from onecat.checkpoints.architectures.mixtures import (
     experts_as_published,
     layers_by_step,
     of_part,
-    router,
     separate_experts,
+    shared_gate_mixture,
 )
 from onecat.checkpoints.architectures.qwen_vision import with_vision
 from onecat.checkpoints.architectures.records import Architecture, Experts, KeyValueLayers, Weight
@@ -71,10 +71,7 @@ def _hybrid(
         if layer < layers and layer not in mixed or not count:
             yield from weights.gated_mlp(name, layer, hidden, configuration.positive("intermediate_size"))
             return
-        yield from router(f"{name}.gate", count, hidden, layer)
-        yield from experts(f"{name}.experts", layer, hidden, inner, count)
-        yield from weights.gated_mlp(f"{name}.shared_expert", layer, hidden, shared)
-        yield Weight(f"{name}.shared_expert_gate.weight", (1, hidden), "router", layer)
+        yield from shared_gate_mixture(name, layer, hidden, inner, count, shared, experts)
 
     def block(name: str, layer: int, kind: str, experts: ExpertWeights) -> Iterator[Weight]:
         yield weights.norm(f"{name}.input_layernorm", hidden, layer)

@@ -11,8 +11,8 @@ from onecat.checkpoints.architectures.mixtures import (
     ExpertWeights,
     experts_as_published,
     layers_by_step,
-    router,
     separate_experts,
+    shared_gate_mixture,
 )
 from onecat.checkpoints.architectures.qwen_vision import with_vision
 from onecat.checkpoints.architectures.records import Architecture, Experts, Weight
@@ -75,11 +75,7 @@ def _qwen_moe(
         if layer not in mixed:
             yield from weights.gated_mlp(f"{name}.mlp", layer, hidden, configuration.positive("intermediate_size"))
             return
-        yield from router(f"{name}.mlp.gate", count, hidden, layer)
-        yield from experts_of_layer(f"{name}.mlp.experts", layer, hidden, inner, count)
-        if shared:
-            yield from weights.gated_mlp(f"{name}.mlp.shared_expert", layer, hidden, shared)
-            yield Weight(f"{name}.mlp.shared_expert_gate.weight", (1, hidden), "router", layer)
+        yield from shared_gate_mixture(f"{name}.mlp", layer, hidden, inner, count, shared, experts_of_layer)
 
     return sparse_decoder(
         configuration,
