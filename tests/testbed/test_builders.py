@@ -25,6 +25,7 @@ from onecat.images.context import ContextFile
 from onecat.images.docker_build import BASE_LABEL, CONTEXT_LABEL, STAGE_LABEL, build_stage
 from tests.testbed.command import Onecat
 from tests.testbed.docker_daemon import DockerDaemon
+from tests.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.testbed
 
@@ -80,13 +81,6 @@ def command_lines() -> list[list[bytes]]:
 
 def sleeps(mark: str) -> bool:
     return any(line[:2] == [b"sleep", mark.encode()] for line in command_lines())
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "not in time"
-        time.sleep(0.1)
 
 
 def containers(docker_client: Any) -> set[str]:
@@ -188,7 +182,7 @@ def test_an_interrupted_build_ends_its_step_and_goes_on_from_there(
     def interrupt(line: str) -> None:
         said.append(line)
         if "RUN sleep" in line:
-            wait_until(lambda: sleeps(mark))
+            wait_until(lambda: sleeps(mark), seconds=30)
             time.sleep(0.5)  # people do not interrupt a step while it starts
             raise KeyboardInterrupt
 
@@ -225,10 +219,10 @@ def test_a_build_whose_onecat_was_killed_goes_on_where_it_was(
     tag, works = f"onecat-test/killed-{choice}:1", f"RUN echo {unique} > /made"
     words = [base_image, docker_daemon.host, str(tmp_path / "log"), choice, tag, works, f"RUN sleep {mark}"]
     process = subprocess.Popen([sys.executable, "-c", BUILD_IN_A_PROCESS, *words], cwd=Path(__file__).parents[2])
-    wait_until(lambda: sleeps(mark))
+    wait_until(lambda: sleeps(mark), seconds=30)
     process.kill()
     process.wait()
-    wait_until(lambda: not sleeps(mark))
+    wait_until(lambda: not sleeps(mark), seconds=30)
     image = build(small_context(tag, works, "RUN true", base=base_image))
     docker_client.images.remove(tag)
     assert [step.cached for step in image.steps if unique in step.instruction] == [True]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,13 @@ from onecat.deploy.container_spec import ContainerSpec, create_body, health_comm
 from tests.testbed.deployments import SmallDeployment
 from tests.testbed.test_container_restart import kill_server
 from tests.testbed.test_up_container import boxed, ours, server_image
+from tests.testbed.waiting import wait_until
 
 __all__ = ["boxed", "server_image"]
 
 
 def health(client: Any) -> str:
     return str(client.api.inspect_container("onecat-demo-0001")["State"]["Health"]["Status"])
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "not in time"
-        time.sleep(0.05)
 
 
 def test_a_start_that_tells_of_itself_may_take_longer_than_every_limit(
@@ -46,12 +39,12 @@ def test_a_start_that_tells_of_itself_may_take_longer_than_every_limit(
         ready.set()
         watcher.join()
     assert seen <= {"starting", "healthy"}
-    wait_for(lambda: health(docker_client) == "healthy")
+    wait_until(lambda: health(docker_client) == "healthy")
 
     (container,) = ours(docker_client)
     before = container.attrs["State"]["StartedAt"]
     kill_server(docker_client)
-    wait_for(lambda: docker_client.api.inspect_container(container.id)["State"]["StartedAt"] != before)
+    wait_until(lambda: docker_client.api.inspect_container(container.id)["State"]["StartedAt"] != before)
     assert health(docker_client) == "starting", "a container that has lived for a while is new after a crash"
     boxed.wait_for(lambda found: found.restarts == 1)
 

@@ -23,6 +23,7 @@ from onecat.pull.space import margin
 from tests.testbed.command import Onecat
 from tests.testbed.cutting_proxy import CuttingProxy
 from tests.testbed.model_servers import COMMIT, TOKEN, ModelServers, running_model_servers
+from tests.testbed.waiting import wait_until
 
 MEGABYTE = 10**6
 FILES = {
@@ -170,14 +171,16 @@ def killed(onecat: Onecat, number: signal.Signals, *arguments: str | Path, at_le
         stderr=subprocess.PIPE,
         text=True,
     )
-    limit = time.monotonic() + 20
-    while time.monotonic() < limit:
+
+    def promised() -> int:
         journals = list(directory.glob(".onecat-pull/*-*.json"))
         ranges = [pair for each in journals for pair in json.loads(each.read_text())["ranges"]]
-        if sum(end - start for start, end in ranges) >= at_least:
-            break
-        time.sleep(0.05)
-    process.send_signal(number)
+        return sum(end - start for start, end in ranges)
+
+    try:
+        wait_until(lambda: promised() >= at_least)
+    finally:
+        process.send_signal(number)
     _, errors = process.communicate(timeout=20)
     return process.returncode, errors
 
@@ -225,9 +228,7 @@ def test_a_second_pull_into_the_same_directory_is_refused(
         env=onecat.environment(),
     )
     try:
-        limit = time.monotonic() + 20
-        while not (tmp_path / "m/.onecat-pull/state.json").exists() and time.monotonic() < limit:
-            time.sleep(0.05)
+        wait_until((tmp_path / "m/.onecat-pull/state.json").exists)
         error = refused(f"{servers.files}/", tmp_path / "m")
         assert error.found == f"another onecat (process {process.pid}) pulls into this directory"
     finally:

@@ -18,6 +18,7 @@ from onecat.pull import Pulled, PullRequest, Teller, pull
 from onecat.pull.retries import RetryPolicy
 from tests.testbed.command import Onecat
 from tests.testbed.hostile_server import Asked, HostileServer, Script, answer
+from tests.testbed.waiting import wait_until
 
 COMMIT = "ab" * 20
 
@@ -212,11 +213,11 @@ def test_ctrl_c_ends_at_once_also_while_nobody_answers(onecat: Onecat, tmp_path:
             text=True,
         )
         method = "HEAD" if stalls == "listing" else "GET"
-        limit = time.monotonic() + 20
-        while sum(each.method == method for each in server.asked) < 8 and time.monotonic() < limit:
-            time.sleep(0.02)
-        began = time.monotonic()
-        process.send_signal(signal.SIGINT)
+        try:
+            wait_until(lambda: sum(each.method == method for each in server.asked) >= 8)
+        finally:
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
         assert (process.returncode, time.monotonic() - began < 4) == (130, True)
         assert "Traceback" not in errors
