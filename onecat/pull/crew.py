@@ -50,7 +50,7 @@ class Crew:
         self._threads: list[threading.Thread] = []
         self._left = len(files)
         self._received = 0
-        self.done_bytes = 0
+        self._done_bytes = 0
         self.files_done = 0
         self.failure: BaseException | None = None
 
@@ -82,7 +82,7 @@ class Crew:
     def done(self) -> int:
         """Bytes that are on this machine, of files in their place and of parts."""
         with self._lock:
-            return self.done_bytes + sum(each.done for each in self._open)
+            return self._done_bytes + sum(each.done for each in self._open)
 
     def end(self) -> int:
         """Stop, and write the journals. Returns the bytes that parts keep for the next run."""
@@ -156,7 +156,7 @@ class Crew:
                 self._open.remove(part)
                 self._received += part.received
         with self._lock:
-            self.done_bytes += part.size or 0
+            self._done_bytes += part.size or 0
             self.files_done += 1
             self._left -= 1
 
