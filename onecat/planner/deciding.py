@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from onecat.config import Profile
-from onecat.engines import FlagSchema
 from onecat.planner.arguments import with_batch, with_sizes
 from onecat.planner.cost import cost_of, load_of
 from onecat.planner.data_types import with_types
-from onecat.planner.flags import FIELDS, Setting
+from onecat.planner.flags import FIELDS
 from onecat.planner.layouts import EXPERT_PARALLEL, Candidate, candidate, ranked
 from onecat.planner.prompts import Prompts
+from onecat.planner.proposals import Proposal, with_proposal
 from onecat.planner.questions import Question
 from onecat.planner.records import Layout
 from onecat.planner.sizing import Sizing, size
@@ -44,7 +43,7 @@ def decide(question: Question, profile: Profile, prompts: Prompts | None) -> Dec
     compared = ranked(question, prompts=prompts, settled=with_own) if len(question.hardware.cards) > 1 else ()
     if open_layout and compared:
         question = _with_layout(question, compared[0])
-    layout = layout_of(question.settings, question.schema)
+    layout = layout_of(question)
     none_holds = bool(compared) and all(each.sizing.largest < (each.sizing.possible or 0) for each in compared)
     if compared and all(each.layout != layout for each in compared):
         own = candidate(with_own(question, layout), layout, prompts)
@@ -55,37 +54,21 @@ def decide(question: Question, profile: Profile, prompts: Prompts | None) -> Dec
 
 
 def _with_layout(question: Question, best: Candidate) -> Question:
-    settings = dict(question.settings)
-    layout = best.layout
-    counts = {
-        "tensor-parallel-size": layout.tensor_parallel,
-        "pipeline-parallel-size": layout.pipeline_parallel,
-        "data-parallel-size": layout.replicas,
-    }
-    for name, count in counts.items():
-        flag = question.schema.flag(name, count)
-        if flag is not None and count != question.schema.default(name):
-            why = f"the best of the layouts that were compared: {best.why}"
-            settings[name] = Setting(flag, count, "planner", why, None, LAYOUT_SOURCE)
-    flag = question.schema.flag(EXPERT_PARALLEL, True)
-    if best.experts_whole and flag is not None and EXPERT_PARALLEL not in settings:
+    why = f"the best of the layouts that were compared: {best.why}"
+    for name, field in FIELDS.items():
+        count = getattr(best.layout, field)
+        if count != question.schema.default(name):
+            question = with_proposal(question, Proposal(name, count, why, LAYOUT_SOURCE))
+    if best.experts_whole and EXPERT_PARALLEL not in question.settings:
         why = "the ranks of this layout cannot each have a part of every expert: they get whole ones"
-        settings[EXPERT_PARALLEL] = Setting(flag, True, "planner", why, None, EXPERT_SOURCE)
-    return replace(question, settings=settings)
+        question = with_proposal(question, Proposal(EXPERT_PARALLEL, True, why, EXPERT_SOURCE))
+    return question
 
 
-def layout_of(settings: Mapping[str, Setting], schema: FlagSchema) -> Layout:
+def layout_of(question: Question) -> Layout:
     """The layout that the flags come to."""
-    return Layout(
-        tensor_parallel=_count(settings, schema, "tensor-parallel-size"),
-        pipeline_parallel=_count(settings, schema, "pipeline-parallel-size"),
-        replicas=_count(settings, schema, "data-parallel-size"),
-    )
-
-
-def _count(settings: Mapping[str, Setting], schema: FlagSchema, name: str) -> int:
-    value = settings[name].value if name in settings else schema.default(name)
-    return max(1, value) if isinstance(value, int) else 1
+    counts = {field: question.value(name) for name, field in FIELDS.items()}
+    return Layout(**{field: max(1, value) if isinstance(value, int) else 1 for field, value in counts.items()})
 
 
 def rough_seconds(made: Decision, prompts: Prompts | None) -> float | None:
