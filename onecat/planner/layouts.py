@@ -96,7 +96,7 @@ def ranked(
     """
     count = min(len(question.hardware.cards), most or MOST_CARDS, MOST_CARDS)
     tried = (
-        candidate(asked if settled is None else settled(asked, layout), layout, prompts)
+        _candidate(asked if settled is None else settled(asked, layout), layout, prompts)
         for layout, asked in _possible(question, count)
     )
     found = [each for each in tried if each is not None]
@@ -135,6 +135,12 @@ def _by_cost(found: Sequence[Candidate], close: float) -> list[Candidate]:
 
 def candidate(question: Question, layout: Layout, prompts: Prompts | None = None) -> Candidate | None:
     """One layout with its memory, cost and reason; None where the memory is not known."""
+    made = _candidate(question, layout, prompts)
+    return None if made is None else replace(made, why=_why(question, made, made))
+
+
+def _candidate(question: Question, layout: Layout, prompts: Prompts | None) -> Candidate | None:
+    """The same without its reason, for which a comparison needs the best."""
     hardware = question.hardware
     cards = arranged(hardware, layout.tensor_parallel, layout.cards)
     if len(cards) < layout.cards:
@@ -147,7 +153,7 @@ def candidate(question: Question, layout: Layout, prompts: Prompts | None = None
     cost = cost_of(architecture, hardware, cards, layout, sizing, load)
     wanted = wanted_of(question, prompts)
     experts_whole = question.value(EXPERT_PARALLEL) is True
-    made = Candidate(
+    return Candidate(
         layout,
         sizing,
         cost,
@@ -157,7 +163,6 @@ def candidate(question: Question, layout: Layout, prompts: Prompts | None = None
         experts_whole=experts_whole,
         shares_experts=layout.replicas > 1 and any(each.count > 1 for each in architecture.weights),
     )
-    return replace(made, why=_why(question, made, made))
 
 
 def _holds(sizing: Sizing, wanted: Wanted) -> Holds:
