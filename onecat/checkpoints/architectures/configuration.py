@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+LANGUAGE_MODEL_PARTS = ("text_config", "llm_config", "language_config")
+"""Names that files have for the language model's part, where a config.json describes towers too."""
+
 
 class IncompleteConfiguration(ValueError):
     """config.json lacks a field that its architecture needs, or has it with another type. The text names the field."""
@@ -21,7 +24,7 @@ class Configuration:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Configuration:
         """The configuration that a config.json holds."""
-        for name in ("text_config", "llm_config", "language_config"):
+        for name in LANGUAGE_MODEL_PARTS:
             inner = document.get(name)
             if isinstance(inner, Mapping):
                 return cls(document, inner)
@@ -65,11 +68,8 @@ class Configuration:
         return found
 
     def count(self, *names: str) -> int:
-        """The first of these fields that is a whole number, 0 when none is. Raises IncompleteConfiguration below 0."""
-        found = self.optional(*names) or 0
-        if found < 0:
-            raise IncompleteConfiguration(f"config.json has {found} for `{names[0]}`")
-        return found
+        """The first of these fields that is a whole number, not a negative one; 0 when none is."""
+        return self.optional(*names) or 0
 
     def with_defaults(self, **fields: Any) -> Configuration:
         """The same, with these values for fields of the language model that are not stated.
@@ -87,6 +87,11 @@ class Configuration:
     def flag(self, name: str, default: bool = False) -> bool:
         value = self.text.get(name)
         return value if isinstance(value, bool) else default
+
+    def word(self, name: str) -> str | None:
+        """A word, as `mamba_ssm_dtype`; None when there is none."""
+        value = self.text.get(name)
+        return value if isinstance(value, str) else None
 
     def words(self, name: str) -> tuple[str, ...]:
         """A list of words, as `layer_types`; empty when there is none."""

@@ -65,6 +65,7 @@ def _layer_counts(part: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str
 def common(configuration: Configuration) -> Architecture:
     """The fields that all families have, without caches and weights."""
     text = configuration.text
+    positions = text.get("rope_parameters") or text.get("rope_scaling")
     hidden, heads = configuration.optional("hidden_size"), configuration.optional("num_attention_heads")
     return Architecture(
         name=configuration.name,
@@ -78,10 +79,10 @@ def common(configuration: Configuration) -> Architecture:
         head_size=configuration.optional("head_dim") or (hidden // heads if hidden and heads else None),
         vocabulary_size=configuration.optional("vocab_size"),
         max_position_embeddings=configuration.optional("max_position_embeddings"),
-        rope_type=_rope_type(text.get("rope_parameters") or text.get("rope_scaling")),
+        rope_type=_rope_type(positions),
         rotary_share=_rotary_share(text),
-        rotary_sections=_has_sections(text.get("rope_parameters") or text.get("rope_scaling")),
-        rotary_stretch=_rotary_stretch(text.get("rope_parameters") or text.get("rope_scaling")),
+        rotary_sections=_has_sections(positions),
+        rotary_stretch=_rotary_stretch(positions),
         rotary_windows=any(name in text for name in ("rope_local_base_freq", "swa_rope_theta")),
         tied_embeddings=configuration.tied,
     )

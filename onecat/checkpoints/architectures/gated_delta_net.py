@@ -25,7 +25,6 @@ class GatedDeltaNet:
     @classmethod
     def of(cls, configuration: Configuration) -> GatedDeltaNet:
         """By the names of Qwen3-Next's configuration."""
-        dtype = configuration.text.get("mamba_ssm_dtype")
         return cls(
             configuration.positive("hidden_size"),
             configuration.positive("linear_num_key_heads"),
@@ -33,7 +32,7 @@ class GatedDeltaNet:
             configuration.positive("linear_key_head_dim"),
             configuration.positive("linear_value_head_dim"),
             configuration.positive("linear_conv_kernel_dim", default=4),
-            dtype if isinstance(dtype, str) else None,
+            configuration.word("mamba_ssm_dtype"),
         )
 
     @property

@@ -90,10 +90,10 @@ class LatentAttention:
 def _unindexed(configuration: Configuration) -> frozenset[int]:
     """Source: vllm 0.27.1, vllm/model_executor/models/deepseek_v2.py (DeepseekV2MLAAttention: IndexCache)."""
     layers = configuration.integer("num_hidden_layers")
-    kinds, pattern = configuration.words("indexer_types"), configuration.text.get("index_topk_pattern")
+    kinds, pattern = configuration.words("indexer_types"), configuration.word("index_topk_pattern")
     if kinds:
         return frozenset(index for index, kind in enumerate(kinds[:layers]) if kind == "shared")
-    if isinstance(pattern, str):
+    if pattern is not None:
         return frozenset(index for index, letter in enumerate(pattern[:layers]) if letter == "S")
     step = configuration.positive("index_topk_freq", default=1)
     first = configuration.integer("index_skip_topk_offset", default=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from onecat.checkpoints.architectures.configuration import LANGUAGE_MODEL_PARTS
 from onecat.checkpoints.quantization.claim import Claim
 from onecat.checkpoints.quantization.kv_cache import asked_kv_cache
 from onecat.checkpoints.quantization.records import Quantization
@@ -62,7 +63,7 @@ def stated_claim(documents: Mapping[str, Mapping[str, Any]]) -> Claim | None:
 
 def _claims(documents: Mapping[str, Mapping[str, Any]]) -> Iterator[Claim]:
     config = documents.get("config.json", {})
-    places = [config, *(config.get(name) for name in ("text_config", "llm_config", "language_config"))]
+    places = [config, *(config.get(name) for name in LANGUAGE_MODEL_PARTS)]
     for place in places:
         for name in ("quantization_config", "compression_config"):
             if isinstance(place, Mapping) and isinstance(place.get(name), Mapping) and place[name]:

@@ -21,8 +21,8 @@ def ernie_moe(configuration: Configuration) -> Architecture:
     count, inner = configuration.positive("moe_num_experts"), configuration.positive("moe_intermediate_size")
     shared = inner * configuration.count("moe_num_shared_experts")
     first = configuration.count("moe_layer_start_index")
-    stated = configuration.integer("moe_layer_end_index", default=-1)
-    last = layers - 1 if stated < 0 else stated
+    stated = configuration.optional("moe_layer_end_index")
+    last = layers - 1 if stated is None else stated
     step = configuration.positive("moe_layer_interval", default=1)
     mixed = tuple(index for index in range(layers) if first <= index <= last and (index + 1) % step == 0)
     bias = configuration.flag("use_bias")

@@ -97,7 +97,7 @@ def _pattern(configuration: Configuration) -> str:
 
 
 def _kinds(configuration: Configuration, letters: str, words: str) -> str:
-    return _string(configuration, letters) or "".join(WORDS.get(word, "?") for word in configuration.words(words))
+    return configuration.word(letters) or "".join(WORDS.get(word, "?") for word in configuration.words(words))
 
 
 def _mamba(configuration: Configuration, hidden: int) -> Mamba2:
@@ -114,7 +114,7 @@ def _mamba(configuration: Configuration, hidden: int) -> Mamba2:
         configuration.positive("conv_kernel", default=4),
         configuration.flag("use_bias"),
         configuration.flag("use_conv_bias", True),
-        _string(configuration, "mamba_ssm_cache_dtype") or "float32",
+        configuration.word("mamba_ssm_cache_dtype") or "float32",
         chunk=configuration.optional("mamba_chunk_size", "chunk_size"),
     )
 
@@ -151,8 +151,3 @@ def _mixture(configuration: Configuration, prefix: str, layer: int, hidden: int)
 def _plain(prefix: str, layer: int, hidden: int, inner: int, count: int = 1) -> Iterator[Weight]:
     yield from weights.linear(f"{prefix}.up_proj", inner, hidden, layer, count=count)
     yield from weights.linear(f"{prefix}.down_proj", hidden, inner, layer, count=count)
-
-
-def _string(configuration: Configuration, name: str) -> str:
-    value = configuration.text.get(name)
-    return value if isinstance(value, str) else ""
