@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from onecat.checkpoints import Architecture, Checkpoint
+from onecat.checkpoints import Checkpoint
 from onecat.checkpoints.architectures import Experts, KeyValueLayers, LatentLayers, StateLayers
 from onecat.planner.memory.batches import Batch
 from onecat.planner.memory.layouts import kernel_of
+from onecat.planner.memory.parameters import absorbed
 from onecat.planner.memory.records import Device, MemorySettings
 from onecat.planner.memory.runners import ModelRunner
 from onecat.planner.memory.stages import Stage
@@ -25,7 +26,7 @@ def peak_bytes(
     parts = [_feed_forward(checkpoint, batch, settings, device, runner)]
     if architecture.experts is not None and set(architecture.experts.layers) & set(stage.layers):
         parts.append(_mixture(checkpoint, batch, settings, device, behaviour))
-    parts += [_attention(architecture, each, batch, settings) for each in architecture.caches]
+    parts += [_attention(checkpoint, each, batch, settings) for each in architecture.caches]
     return max(parts)
 
 
@@ -89,9 +90,8 @@ def _mixture(
 
 
 def _attention(
-    architecture: Architecture, cache: KeyValueLayers | LatentLayers | StateLayers, batch: Batch,
-    settings: MemorySettings,
-) -> int:  # fmt: skip
+    checkpoint: Checkpoint, cache: KeyValueLayers | LatentLayers | StateLayers, batch: Batch, settings: MemorySettings
+) -> int:
     ranks = settings.tensor_parallel
     if isinstance(cache, KeyValueLayers):
         heads = -(-cache.query_heads // ranks)
@@ -101,7 +101,7 @@ def _attention(
         output = heads * cache.value_head_size
         return 3 * batch.states + batch.tokens * (projected + turned + output) * batch.size
     if isinstance(cache, LatentLayers):
-        unpacked = _unpacked_rows(architecture) // ranks
+        unpacked = _unpacked_rows(checkpoint) // ranks
         context = min(max(8 * settings.max_model_len, 4 * batch.sequences * 16), LATENT_WORKSPACE_TOKENS)
         queries = -(-cache.query_heads // ranks) * (cache.latent_rank + cache.rope_size)
         return 3 * batch.states + (context * unpacked + batch.tokens * (queries + unpacked)) * batch.size
@@ -109,6 +109,6 @@ def _attention(
     return 3 * batch.states + batch.tokens * 3 * states * batch.size
 
 
-def _unpacked_rows(architecture: Architecture) -> int:
+def _unpacked_rows(checkpoint: Checkpoint) -> int:
     """Elements of keys and values of one token that kv_b_proj makes for all heads."""
-    return next((each.shape[0] for each in architecture.weights if each.name.endswith("kv_b_proj.weight")), 0)
+    return next((each.shape[0] for each in absorbed(checkpoint)), 0)
