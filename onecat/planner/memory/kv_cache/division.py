@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from onecat.planner.memory.kv_cache.groups import Group, groups_of, rows
 from onecat.planner.memory.kv_cache.pages import EVERY_TOKEN, Layer, Limits, blocks_of, ceil_div
@@ -22,6 +23,11 @@ class StageBlocks:
     groups: tuple[Group, ...]
     layers: tuple[Layer, ...]
     block_bytes: int
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """Of a block where all groups are padded alike."""
+        return _row_bytes(self.groups)
 
     @property
     def bytes_per_token(self) -> int:
@@ -61,7 +67,7 @@ class Division:
         blocks = sum(blocks_of(group.pages, length, self.limits) for group in self.groups)
         if self.rules.null_block:
             return stage.block_bytes * (blocks + 1)
-        return blocks * (_row_bytes(stage.groups) if _packed(self.groups) else stage.block_bytes)
+        return blocks * (stage.row_bytes if _packed(self.groups) else stage.block_bytes)
 
     def bounded_bytes(self, stage: StageBlocks) -> int:
         """Bytes on a GPU of a stage that a request takes of layers that do not keep every token, at its longest."""
