@@ -101,7 +101,7 @@ def make_request(
     from dataclasses import replace
 
     from onecat.checkpoints import inspect
-    from onecat.cli.plan import planned_deployment
+    from onecat.cli.planning import planned_deployment
     from onecat.config import load_profile
     from onecat.deploy.export import Request
     from onecat.errors import ExitCode, OnecatError

@@ -13,7 +13,6 @@ from onecat.cli.changes import forecast_lines, rollout_document
 from onecat.cli.cluster import cluster_lines
 
 if TYPE_CHECKING:
-    from onecat.checkpoints import Checkpoint
     from onecat.cli.planning import Subject
     from onecat.config import Deployment
     from onecat.deploy import Forecast
@@ -225,37 +224,6 @@ def _cluster(deployment: Deployment, made: Plan) -> tuple[dict[str, Any] | None,
     return None if found is None else to_document(found, made.layout), against
 
 
-def planned_deployment(config: Path | None, model: Path | None, profile: str | None, runtime: str | None) -> Deployment:
-    """The deployment that the options mean: of a file, or of --model and --profile alone."""
-    from onecat.cli.up import config_file
-    from onecat.config import deployment_from, deployment_name, load_deployment
-    from onecat.errors import OnecatError
-
-    options = {"model.path": str(model) if model else None, "profile": profile, "runtime": runtime}
-    overrides = {name: value for name, value in options.items() if value is not None}
-    file = config_file(config or Path("onecat.yaml"))
-    if config is None and model is not None and profile is not None:
-        return deployment_from({"name": deployment_name(_name_of(model)), **overrides})
-    if config is None and not file.exists():
-        raise OnecatError(
-            "there is no onecat.yaml here",
-            expected="--config FILE, or --model PATH with --profile NAME or --gpu NAME",
-            where=str(file.absolute()),
-            next_steps=[
-                "onecat init",
-                "onecat plan --model DIRECTORY --profile cpu",
-                "onecat plan --model DIRECTORY --gpu h100 --gpus 2",
-            ],
-        )
-    return load_deployment(file, overrides)
-
-
-def _name_of(model: Path) -> str:
-    """A model's name from its path: that of the directory also where its config.json is named."""
-    path = model.absolute()
-    return path.parent.name if path.name == "config.json" and path.parent.name else path.stem or path.name
-
-
 def flag_settings(settings: list[str]) -> dict[str, str]:
     """`--set FLAG=VALUE` options as a mapping; the planner gives each value its flag's type."""
     from onecat.errors import OnecatError
@@ -267,11 +235,3 @@ def flag_settings(settings: list[str]) -> dict[str, str]:
             raise OnecatError(f"--set {setting}", expected="--set FLAG=VALUE, as in --set max-model-len=4096")
         result[name.lstrip("-")] = value
     return result
-
-
-def checkpoint_to_plan(path: Path) -> tuple[Checkpoint, bool]:
-    """A checkpoint, and whether its weights are still to be downloaded: then their absence is no problem."""
-    from onecat.checkpoints import inspect
-    from onecat.planner.download import without_absent_files
-
-    return without_absent_files(inspect(path))

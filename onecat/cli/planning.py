@@ -110,7 +110,6 @@ def subject_of(
     what_if: list[str],
 ) -> Subject:
     """What the options mean. Raises OnecatError (exit code 2) for options that do not go together."""
-    from onecat.cli.plan import checkpoint_to_plan, planned_deployment
     from onecat.config import load_profile
 
     if gpu is not None and profile is not None:
@@ -128,16 +127,45 @@ def subject_of(
             gpu or ("a card" if gpu_memory is not None else None), gpus or 1, gpu_memory, engine, engine_version
         )
         deployment = bare_deployment(config, model)
-        checkpoint, _ = checkpoint_to_plan(Path(deployment.model.path))
+        checkpoint = checkpoint_to_plan(Path(deployment.model.path))
         return Subject(deployment, None, checkpoint, flags, cards, prompts=lengths)
     deployment = planned_deployment(config, model, profile, runtime)
-    checkpoint, _ = checkpoint_to_plan(Path(deployment.model.path))
+    checkpoint = checkpoint_to_plan(Path(deployment.model.path))
     return Subject(deployment, load_profile(deployment.profile), checkpoint, flags, prompts=lengths)
+
+
+def planned_deployment(config: Path | None, model: Path | None, profile: str | None, runtime: str | None) -> Deployment:
+    """The deployment that the options mean: of a file, or of --model and --profile alone."""
+    from onecat.cli.up import config_file
+    from onecat.config import deployment_from, deployment_name, load_deployment
+
+    options = {"model.path": str(model) if model else None, "profile": profile, "runtime": runtime}
+    overrides = {name: value for name, value in options.items() if value is not None}
+    file = config_file(config or Path("onecat.yaml"))
+    if config is None and model is not None and profile is not None:
+        return deployment_from({"name": deployment_name(_name_of(model)), **overrides})
+    if config is None and not file.exists():
+        raise OnecatError(
+            "there is no onecat.yaml here",
+            expected="--config FILE, or --model PATH with --profile NAME or --gpu NAME",
+            where=str(file.absolute()),
+            next_steps=[
+                "onecat init",
+                "onecat plan --model DIRECTORY --profile cpu",
+                "onecat plan --model DIRECTORY --gpu h100 --gpus 2",
+            ],
+        )
+    return load_deployment(file, overrides)
+
+
+def _name_of(model: Path) -> str:
+    """A model's name from its path: that of the directory also where its config.json is named."""
+    path = model.absolute()
+    return path.parent.name if path.name == "config.json" and path.parent.name else path.stem or path.name
 
 
 def bare_deployment(config: Path | None, model: Path | None) -> Deployment:
     """A deployment of a model alone; its profile means nothing. Raises OnecatError without a model."""
-    from onecat.cli.plan import planned_deployment
     from onecat.planner.bare import NAME
 
     if model is None and config is None and not Path("onecat.yaml").exists():
@@ -149,6 +177,14 @@ def bare_deployment(config: Path | None, model: Path | None) -> Deployment:
     if path.name == "config.json":
         found = found.model_copy(update={"model": found.model.model_copy(update={"path": str(path.parent)})})
     return found.model_copy(update={"profile": NAME, "runtime": "native", "serve": {}, "env": {}, "ray": None})
+
+
+def checkpoint_to_plan(path: Path) -> Checkpoint:
+    """A checkpoint; while its weights are still to be downloaded their absence is no problem."""
+    from onecat.checkpoints import inspect
+    from onecat.planner.download import without_absent_files
+
+    return without_absent_files(inspect(path))
 
 
 def read_prompts(text: str) -> Prompts:

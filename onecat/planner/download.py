@@ -10,9 +10,9 @@ ABSENT = frozenset(("missing-tokenizer", "missing-shard", "no-weights", "incompl
 """Problems that say that a file is not here."""
 
 
-def without_absent_files(checkpoint: Checkpoint) -> tuple[Checkpoint, bool]:
-    """The checkpoint without the problems that its absent files are, and whether there were none of its weights."""
+def without_absent_files(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint without the problems that its absent files are, where there are none of its weights."""
     if checkpoint.files:
-        return checkpoint, False
+        return checkpoint
     rest = tuple(each for each in checkpoint.problems if each.code not in ABSENT)
-    return replace(checkpoint, problems=rest), True
+    return replace(checkpoint, problems=rest)
