@@ -16,6 +16,7 @@ import numpy
 from numpy.typing import NDArray
 
 from onecat.checkpoints import TinyShape, write_tiny_checkpoint
+from tests.safetensors_files import write_safetensors
 
 # Each fused layer's matrices but the last must fill whole blocks of 128 rows.
 SHAPE = TinyShape(layers=2, key_value_heads=4)
@@ -196,13 +197,5 @@ def _read(path: Path) -> dict[str, Array]:
 
 
 def _write(path: Path, tensors: dict[str, Tensor]) -> None:
-    """By hand: numpy has no type for E4M3, so the library would refuse its name for these bytes."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    end = 0
-    for name, tensor in tensors.items():
-        start, end = end, end + tensor.data.nbytes
-        header[name] = {"dtype": tensor.dtype, "shape": tensor.data.shape, "data_offsets": [start, end]}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    data = b"".join(numpy.ascontiguousarray(tensor.data).tobytes() for tensor in tensors.values())
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    stored = {name: (each.dtype, each.data.shape, each.data.tobytes()) for name, each in tensors.items()}
+    write_safetensors(path, stored, {"format": "pt"})

@@ -6,7 +6,6 @@ That a real engine loads them proves names and shapes as well.
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy
 from onecat.checkpoints import describe
 from onecat.checkpoints.architectures import Weight
 from onecat.checkpoints.tiny import tokenizer_files
+from tests.safetensors_files import write_safetensors
 
 COMMON: dict[str, Any] = {
     "hidden_size": 128,
@@ -117,16 +117,12 @@ def write_checkpoint(name: str, directory: Path) -> Path:
     architecture = describe(configuration)
     assert architecture.estimated is None, architecture.estimated
     random = numpy.random.default_rng(1)
-    header: dict[str, Any] = {}
-    content = bytearray()
+    tensors = {}
     for tensor, shape in _tensors(architecture.weights):
         values = random.normal(0.0, 0.05, shape).astype(numpy.float32)
-        stored = (values.view(numpy.uint32) >> 16).astype("<u2").tobytes()
-        header[tensor] = {"dtype": "BF16", "shape": shape, "data_offsets": [len(content), len(content) + len(stored)]}
-        content += stored
-    text = json.dumps(header).encode()
+        tensors[tensor] = "BF16", shape, (values.view(numpy.uint32) >> 16).astype("<u2").tobytes()
     directory.mkdir(parents=True)
-    (directory / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + content)
+    write_safetensors(directory / "model.safetensors", tensors)
     for file, document in {"config.json": configuration, **tokenizer_files()}.items():
         (directory / file).write_text(json.dumps(document), encoding="utf-8")
     return directory

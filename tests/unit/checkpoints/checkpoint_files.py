@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from onecat.checkpoints.safetensors_header import BITS
+from tests.safetensors_files import write_safetensors
 
 Made = tuple[str, Sequence[int], bytes | None]
 """Type, shape and content (None for ones, or zeros where ones have no one form) of a tensor."""
@@ -17,21 +19,15 @@ ONES = {"F32": b"\x00\x00\x80\x3f", "BF16": b"\x80\x3f", "F16": b"\x00\x3c", "F8
 
 def write_weights(path: Path, tensors: Mapping[str, Made]) -> None:
     """Write a safetensors file with these tensors, in their order."""
-    header: dict[str, Any] = {}
-    data = bytearray()
+    filled = {}
     for name, (dtype, shape, content) in tensors.items():
-        elements = 1
-        for size in shape:
-            elements *= size
-        length = elements * BITS[dtype] // 8
+        length = math.prod(shape) * BITS[dtype] // 8
         if content is None:
             one = ONES.get(dtype, b"\0")
             content = one * (length // len(one))
         assert len(content) == length, name
-        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [len(data), len(data) + length]}
-        data += content
-    text = json.dumps(header, separators=(",", ":")).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+        filled[name] = dtype, shape, content
+    write_safetensors(path, filled)
 
 
 def write_checkpoint(directory: Path, tensors: Mapping[str, Made], config: Mapping[str, Any] | None = None) -> Path:
