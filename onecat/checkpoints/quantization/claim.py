@@ -22,6 +22,11 @@ class Claim:
         """The first of these fields that is a whole number."""
         return next((self.stated[name] for name in names if type(self.stated.get(name)) is int), None)
 
+    def group_size(self, *names: str) -> int | None:
+        """The first of these fields that is a whole number; None for one group, which tools write as -1 or 0."""
+        size = self.integer(*names)
+        return None if size is None or size <= 0 else size
+
     def number(self, *names: str) -> float | None:
         """The first of these fields that is a number."""
         return next((self.stated[name] for name in names if type(self.stated.get(name)) in (int, float)), None)

@@ -59,8 +59,7 @@ def _scheme(claim: Claim, form: str) -> WeightScheme | None:
     bits = claim.integer("bits") or 4
     if bits >= UNQUANTISED_BITS:
         return None
-    data, size = claim.word("data_type") or "int", claim.integer("group_size")
-    size = None if size is None or size <= 0 else size
+    data, size = claim.word("data_type") or "int", claim.group_size("group_size")
     become = claim.word("act_data_type") if (claim.integer("act_bits") or UNQUANTISED_BITS) < UNQUANTISED_BITS else None
     if "mx_fp" in data:
         return schemes.mxfp4(become) if bits == 4 else schemes.mxfp8(become)

@@ -50,11 +50,8 @@ def gptq(claim: Claim) -> Quantization:
 
 def _scheme(claim: Claim, zero_points: bool, *, ordered: bool = False) -> WeightScheme:
     bits = claim.integer("bits", "w_bit") or 4
-    size = claim.integer("group_size", "q_group_size")
-    return schemes.integer(
-        bits, None if size is None or size <= 0 else size, zero_points=zero_points, packed=INT32 // bits,
-        ordered=ordered,
-    )  # fmt: skip
+    size = claim.group_size("group_size", "q_group_size")
+    return schemes.integer(bits, size, zero_points=zero_points, packed=INT32 // bits, ordered=ordered)
 
 
 @layout("awq")

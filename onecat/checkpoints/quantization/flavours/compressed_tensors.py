@@ -82,8 +82,7 @@ def _scheme(group: Claim, form: str | None) -> WeightScheme | None:
     if weights is None:
         return None
     bits = weights.integer("num_bits") or 8
-    size = weights.integer("group_size")
-    size = None if size is not None and size <= 0 else size
+    size = weights.group_size("group_size")
     strategy = weights.word("strategy") or ("tensor" if size is None else "group")
     activations = group.part("input_activations")
     become = None if activations is None else _activations(activations)

@@ -47,7 +47,7 @@ def tensors(matrix: Matrix, scheme: WeightScheme) -> Iterator[Stored]:
     """`weight`, with `weight_scale_inv` of blocks or `weight_scale`, and `input_scale` where it is static."""
     out, into, outer = matrix.out, matrix.into, matrix.outer
     stem = "_" if matrix.joint else "."
-    scale = f"{stem}weight_scale" if not matrix.joint else "_scale"
+    scale = "_scale" if matrix.joint else ".weight_scale"
     yield Stored("" if matrix.joint else ".weight", "F8_E4M3", (*outer, out, into))
     dtype = scheme.scale_dtype or "F32"
     if scheme.block is not None:

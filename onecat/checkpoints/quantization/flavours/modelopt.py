@@ -9,6 +9,7 @@ ModelOptMixedPrecisionConfig); https://github.com/NVIDIA/TensorRT-Model-Optimize
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from onecat.checkpoints.quantization import schemes
 from onecat.checkpoints.quantization.claim import Claim
@@ -47,8 +48,6 @@ NEVER = ("vision_tower", "vision_model", "vit_large_projector")
 
 
 def _awq(scheme: WeightScheme) -> WeightScheme:
-    from dataclasses import replace
-
     return replace(scheme, format="pre-scaled")
 
 
@@ -93,8 +92,9 @@ def _layers(claim: Claim) -> Iterator[Rule]:
     for name, layer in claim.parts("quantized_layers"):
         algorithm = ALGORITHMS.get((layer.word("quant_algo") or "").upper())
         if algorithm is not None:
-            yield Rule(name, algorithm(layer.integer("group_size")), "wildcard" if "*" in name else "name")
-            yield Rule(name, algorithm(layer.integer("group_size")), "below")
+            scheme = algorithm(layer.integer("group_size"))
+            yield Rule(name, scheme, "wildcard" if "*" in name else "name")
+            yield Rule(name, scheme, "below")
 
 
 @layout("modelopt")
