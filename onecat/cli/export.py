@@ -98,15 +98,13 @@ def make_request(
 
     Raises OnecatError for what is wrong with them, what the engine would refuse, or a model of which nothing is here.
     """
-    from dataclasses import replace
-
     from onecat.checkpoints import inspect
     from onecat.cli.planning import planned_deployment
     from onecat.config import load_profile
     from onecat.deploy.export import Request
     from onecat.errors import ExitCode, OnecatError
     from onecat.planner import make_plan
-    from onecat.planner.download import ABSENT
+    from onecat.planner.download import without_absent_files
 
     deployment = planned_deployment(config, None, None, "container" if form.needs_container else None)
     profile = load_profile(deployment.profile)
@@ -124,7 +122,7 @@ def make_request(
     found = inspect(checkpoint or model)
     if checkpoint is not None:
         # The rest of the model lies elsewhere; what is told of the configuration itself stays.
-        found = replace(found, problems=tuple(each for each in found.problems if each.code not in ABSENT))
+        found = without_absent_files(found)
     plan = make_plan(deployment, profile, found, None, settings)
     certain = [each for each in plan.refusals if each.certain]
     if certain:

@@ -184,7 +184,8 @@ def checkpoint_to_plan(path: Path) -> Checkpoint:
     from onecat.checkpoints import inspect
     from onecat.planner.download import without_absent_files
 
-    return without_absent_files(inspect(path))
+    found = inspect(path)
+    return found if found.files else without_absent_files(found)
 
 
 def read_prompts(text: str) -> Prompts:

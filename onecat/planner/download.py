@@ -11,8 +11,6 @@ ABSENT = frozenset(("missing-tokenizer", "missing-shard", "no-weights", "incompl
 
 
 def without_absent_files(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint without the problems that its absent files are, where there are none of its weights."""
-    if checkpoint.files:
-        return checkpoint
+    """The checkpoint without the problems that its absent files are."""
     rest = tuple(each for each in checkpoint.problems if each.code not in ABSENT)
     return replace(checkpoint, problems=rest)
