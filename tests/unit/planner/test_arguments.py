@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from onecat.config import Deployment
-from onecat.config.schema import Model
 from onecat.errors import OnecatError
-from onecat.planner import Plan, Reason, make_plan
-from onecat.planner.bare import NAME, named_gpu, profile_for
+from onecat.planner import Plan, Reason
 from onecat.planner.prompts import Kind, Prompts, parse_distribution, parse_lines
-from tests.unit.planner.examples import LLAMA, checkpoint_of, llama
-from tests.unit.planner.test_layouts import PROFILES, for_cards
+from tests.unit.planner.examples import checkpoint_of, llama
+from tests.unit.planner.test_layouts import for_cards
 
 SHORT = parse_distribution("30%:128,50%:512,20%:2048")
 
 
-def asked(gpu: str, prompts: Prompts | None, **flags: object) -> Plan:
-    deployment = Deployment(name="chat", profile=NAME, model=Model(path=LLAMA.directory))
-    named = {name.replace("_", "-"): value for name, value in flags.items()}
-    profile = profile_for(named_gpu(gpu), 1, PROFILES)
-    return make_plan(deployment, profile, LLAMA, None, named, prompts)  # type: ignore[arg-type]
+def asked(gpu: str, prompts: Prompts | None, **flags: Any) -> Plan:
+    return for_cards(gpu, 1, prompts=prompts, **flags)
 
 
 def reason(plan: Plan, name: str) -> Reason | None:

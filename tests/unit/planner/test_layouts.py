@@ -32,10 +32,11 @@ def for_cards(
     checkpoint: Checkpoint = LLAMA,
     facts: Facts | None = None,
     prompts: Prompts | None = None,
+    version: str | None = None,
     **flags: Any,
 ) -> Plan:
-    """A plan for cards alone."""
-    profile = profile_for(named_gpu(gpu), count, PROFILES)
+    """A plan for cards alone, of a version of vLLM where it matters."""
+    profile = profile_for(named_gpu(gpu), count, PROFILES, None if version is None else "vllm", version)
     deployment = Deployment(name="chat", profile=NAME, model=Model(path=checkpoint.directory))
     named = {name.replace("_", "-"): value for name, value in flags.items()}
     return make_plan(deployment, profile, checkpoint, facts, named, prompts)

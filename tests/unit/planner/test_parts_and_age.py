@@ -154,17 +154,8 @@ def test_sparse_latent_attention_has_kernels_from_hopper_on(gpu: str, refused: b
 
 
 def versioned(version: str, **fields: Any) -> Plan:
-    from onecat.config import Deployment
-    from onecat.config.schema import Model
-    from onecat.planner import make_plan
-    from onecat.planner.bare import NAME, named_gpu, profile_for
-    from tests.unit.planner.test_layouts import PROFILES
-
     quantization = fields.pop("quantization_config", None)
-    checkpoint = stored(quantization, **fields)
-    profile = profile_for(named_gpu("h200"), 1, PROFILES, "vllm", version)
-    deployment = Deployment(name="chat", profile=NAME, model=Model(path=checkpoint.directory))
-    return make_plan(deployment, profile, checkpoint, None, {"max-model-len": "2048"})
+    return for_cards("h200", 1, stored(quantization, **fields), version=version, max_model_len="2048")
 
 
 @pytest.mark.parametrize(
@@ -228,16 +219,9 @@ def test_what_float32_takes_is_told_in_bytes(planned: Callable[..., Plan]) -> No
 
 def test_the_makers_own_builds_are_said_to_lack_code_for_volta() -> None:
     assert describe(CONFIG).layers == 32
-    from onecat.config import Deployment
-    from onecat.config.schema import Model
-    from onecat.planner import make_plan
-    from onecat.planner.bare import NAME, named_gpu, profile_for
-    from tests.unit.planner.test_layouts import PROFILES
 
     def notes(gpu: str, version: str) -> list[str]:
-        profile = profile_for(named_gpu(gpu), 1, PROFILES, "vllm", version)
-        deployment = Deployment(name="chat", profile=NAME, model=Model(path="/m"))
-        plan = make_plan(deployment, profile, llama(small=True), None, {"max-model-len": "2048"})
+        plan = for_cards(gpu, 1, llama(small=True), version=version, max_model_len="2048")
         return [each for each in plan.warnings if "hold no code for compute capability 7.0" in each]
 
     assert len(notes("v100-32g", "0.27.1")) == 1
