@@ -19,7 +19,7 @@ test: ## As root: install what the tests need, then lint, type-check and run eve
 
 unit: ## The unit tests only: no root, no services, about two minutes
 	@sh scripts/venv.sh dev
-	@.venv/bin/python -m pytest -q tests/unit
+	@.venv/bin/python -m pytest -q -n auto --dist worksteal tests/unit
 
 bench: ## Measure onecat --help against the smallest possible Typer program
 	@sh scripts/venv.sh dev

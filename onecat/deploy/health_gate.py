@@ -23,10 +23,14 @@ _ARGUMENTS = 3
 
 
 class Activity(NamedTuple):
-    """What a server has done so far; see `SilenceWatch`."""
+    """What a server has done so far; see `SilenceWatch`.
+
+    runnable: whether one of its processes runs or waits for a processor now; False where nobody can tell.
+    """
 
     cpu_seconds: float
     read_bytes: int
+    runnable: bool = False
 
 
 @dataclass
@@ -34,7 +38,8 @@ class SilenceWatch:
     """Decides whether a starting server still does something.
 
     It does when its log grew, when it read from disks, or when it used more than IDLE_CPU_SHARE of one core since it
-    last did something.
+    last did something. One that could run at the end of the wait is no hung one: a host that gives its guest no
+    processor or no memory (steal, ballooning) stops it without any trace in its own CPU time.
 
     Parameters:
         limit: seconds without any of these after which it counts as hung.
@@ -53,7 +58,7 @@ class SilenceWatch:
         used = activity.cpu_seconds - before.cpu_seconds
         if used < 0 or used > IDLE_CPU_SHARE * max(now - self._since, 1.0):
             return self._mark(now, activity, log_mark)
-        return now - self._since >= self.limit
+        return now - self._since >= self.limit and not activity.runnable
 
     def _mark(self, now: float, activity: Activity, log_mark: int) -> bool:
         self._since, self._activity, self._log_mark = now, activity, log_mark
@@ -72,13 +77,15 @@ def usage_below(root: int) -> Usage | None:
 
     What came in from outside, as by `docker exec`, is no descendant.
     """
-    seconds, parents = {}, {}
+    seconds, parents, runnable = {}, {}, set()
     for name in os.listdir("/proc"):  # noqa: PTH208 - one file of plain functions
         fields = _file(f"/proc/{name}/stat").rpartition(")")[2].split() if name.isdigit() else []
         if fields and fields[0] not in "ZX":
             parents[int(name)] = int(fields[1])
             # utime, stime, cutime, cstime: fields 14 to 17 of proc(5).
             seconds[int(name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+            if fields[0] == "R":
+                runnable.add(int(name))
     if root not in parents:
         return None
     family = [root]
@@ -86,7 +93,7 @@ def usage_below(root: int) -> Usage | None:
         family += [pid for pid, parent in parents.items() if parent == each and pid not in family]
     counts = [_file(f"/proc/{pid}/io") for pid in family]
     read, written = (sum(_count(text, name) for text in counts) for name in ("read_bytes", "wchar"))
-    return Usage(Activity(sum(seconds[pid] for pid in family), read), written)
+    return Usage(Activity(sum(seconds[pid] for pid in family), read, not runnable.isdisjoint(family)), written)
 
 
 def _count(text: str, name: str) -> int:

@@ -133,7 +133,7 @@ class NativeServer:
         if guardian is None:
             return Activity(0.0, 0)
         used = processes.usage(processes.descendants(guardian.pid))
-        return Activity(used.cpu_seconds, used.read_bytes)
+        return Activity(used.cpu_seconds, used.read_bytes, used.runnable)
 
     def last_lines(self, count: int) -> list[str]:
         lines: deque[str] = deque(maxlen=count)

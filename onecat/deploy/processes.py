@@ -33,10 +33,14 @@ class ProcessEntry(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What a set of processes has used so far. read_bytes: bytes fetched from disks (proc(5), /proc/PID/io)."""
+    """What a set of processes has used so far.
+
+    read_bytes: bytes fetched from disks (proc(5), /proc/PID/io). runnable: whether one runs or waits for a processor.
+    """
 
     cpu_seconds: float
     read_bytes: int
+    runnable: bool
 
 
 def boot_id() -> str:
@@ -129,20 +133,21 @@ def with_variable(name: str, value: str) -> tuple[int, ...]:
 
 
 def usage(pids: Iterable[int]) -> Usage:
-    """CPU time and bytes read of the given processes; those that have gone or may not be looked at count nothing."""
-    ticks, read = 0, 0
+    """What the given processes have done and do; those that have gone or may not be looked at count nothing."""
+    ticks, read, runnable = 0, 0, False
     for pid in pids:
         found = entry(pid)
         if found is None:
             continue
         ticks += found.cpu_ticks
+        runnable = runnable or found.state == "R"
         try:
             lines = Path(f"/proc/{pid}/io").read_text(encoding="ascii").splitlines()
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
         counters = dict(line.split(": ") for line in lines)
         read += int(counters["read_bytes"])
-    return Usage(ticks / os.sysconf("SC_CLK_TCK"), read)
+    return Usage(ticks / os.sysconf("SC_CLK_TCK"), read, runnable)
 
 
 def told(pids: Iterable[int]) -> str:

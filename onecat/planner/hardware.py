@@ -42,16 +42,14 @@ class Card:
 class Hardware:
     """cards: those that may be used, free ones first. pairs: how two of them are joined, where facts tell.
 
-    interconnect: between all cards, where no facts tell more (`none`, `pcie`, `nvlink`). observed: whether these are a
-    host's and not those of a table. host_memory: bytes that processes of the host may use, None when not known.
-    speeds: by which layouts are compared.
+    interconnect: between all cards, where no facts tell more (`none`, `pcie`, `nvlink`). host_memory: bytes that
+    processes of the host may use, None when not known. speeds: by which layouts are compared.
     """
 
     platform: Platform
     cards: tuple[Card, ...] = ()
     pairs: tuple[GpuPair, ...] = ()
     interconnect: Literal["none", "pcie", "nvlink"] = "none"
-    observed: bool = False
     host_memory: int | None = None
     speeds: Speeds = field(default_factory=usual_speeds)
 
@@ -68,17 +66,17 @@ def hardware_of(profile: Profile, facts: Facts | None, chosen: Sequence[int | st
     """
     wanted = profile.hardware
     if wanted.accelerator == "none":
-        return Hardware("cpu", host_memory=_host_memory(facts), observed=_host_memory(facts) is not None)
+        return Hardware("cpu", host_memory=_host_memory(facts))
     if wanted.accelerator == "nvidia":
         nvidia = facts.nvidia if facts is not None else None
         seen = _nvidia_cards(nvidia, profile, chosen) if nvidia is not None else ()
         if seen:
             assert nvidia is not None
-            return Hardware("cuda", seen, nvidia.pairs, wanted.interconnect, observed=True)
+            return Hardware("cuda", seen, nvidia.pairs, wanted.interconnect)
         return Hardware("cuda", _sold_cards(profile), (), wanted.interconnect)
     ascend = facts.ascend if facts is not None else None
     npus = _npus(ascend, profile) if ascend is not None else ()
-    return Hardware("ascend", npus or _sold_cards(profile), (), wanted.interconnect, observed=bool(npus))
+    return Hardware("ascend", npus or _sold_cards(profile), (), wanted.interconnect)
 
 
 def _nvidia_cards(nvidia: Nvidia, profile: Profile, chosen: Sequence[int | str] | None) -> tuple[Card, ...]:

@@ -32,7 +32,7 @@ def test_a_child_is_found_and_its_cpu_time_counted_while_it_lives() -> None:
             time.sleep(0.01)
         child.kill()
     assert processes.entry(child.pid) is None
-    assert processes.usage([child.pid]) == processes.Usage(0.0, 0)
+    assert processes.usage([child.pid]) == processes.Usage(0.0, 0, runnable=False)
 
 
 def test_descendants_of_a_given_table() -> None:

@@ -53,11 +53,14 @@ def test_a_look_at_one_local_host_loads_nothing_that_it_does_not_use(
     assert HEAVY_FOR_DOCTOR & modules == set()
 
 
-def test_a_look_at_one_local_host_takes_half_a_second() -> None:
+def test_a_look_at_one_local_host_takes_half_a_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # As installed: modules are compiled once, wherever this checkout may keep no byte code.
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
     onecat = str(Path(sys.executable).with_name("onecat"))
     program = "import typer; app = typer.Typer(); app.command()(lambda: None); app()"
     commands = ([onecat, "doctor", "--profile", "v100x2-pcie"], [sys.executable, "-c", program])
-    seconds, here = (min(processor_seconds(argv) for _ in range(3)) for argv in commands)
+    seconds, here = (min(processor_seconds(argv) for _ in range(4)) for argv in commands)
     assert seconds < 0.5 * 2 * max(1, here / SMALLEST_SECONDS), (
         "twice the target on a machine as fast as the one it was set on: one that is shared may compile each module"
     )
