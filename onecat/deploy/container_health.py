@@ -4,7 +4,8 @@ Docker knows a fixed start period only, and a model from an old disk may load fo
 the server has first answered does not return: it waits for the answer, as long as the container's processes write
 (log lines), read from disks or use CPU time, and Docker says `starting` all the while. Only SILENCE_SECONDS without
 any of these, and with no process that could run at their end, end it with 1, and so does each check after it:
-`unhealthy`. Once the server has answered, a check is one question. STATE_FILE tells of a server that was given up. Standard library only; needs nothing of onecat.
+`unhealthy`. Once the server has answered, a check is one question. STATE_FILE tells of a server that was given up.
+Standard library only; needs nothing of onecat.
 """
 
 import json

@@ -30,11 +30,11 @@ from onecat.pull.records import FileState, Listing, Progress, Pulled, PulledFile
 from onecat.pull.retries import RetryPolicy
 from onecat.pull.selection import Selection, select
 from onecat.pull.sources import parse_source
-from onecat.pull.space import check_room, gigabytes, room
 from onecat.pull.speed import speeds
 from onecat.pull.state import PullState, Recorded, note_finished, only_pull, read_state, write_state
 from onecat.pull.transfer import Transfer
 from onecat.pull.web_pages import BEGINNING, refuse_web_page
+from onecat.space import check_room, gigabytes, room
 
 SMALL_BYTES = 8 * 2**20
 """Files below this come first: a missing licence or a wrong token shows before the long ones."""
@@ -157,7 +157,8 @@ class _Run:
 
     def _check_room(self, missing: Sequence[RemoteFile]) -> None:
         wanted = sum(each.size or 0 for each in missing) - allocated(self._folder)
-        check_room(self._directory, room(self._directory), max(wanted, 0), 2 * len(missing))
+        less = ["or fetch less: --exclude GLOB, --include GLOB"]
+        check_room(self._directory, room(self._directory), max(wanted, 0), 2 * len(missing), less=less)
 
     def _crew(self, missing: Sequence[RemoteFile]) -> int:
         """Fetch what is missing; returns the bytes that came."""

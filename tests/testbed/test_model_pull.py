@@ -19,7 +19,7 @@ import pytest
 from onecat.errors import ExitCode, OnecatError
 from onecat.pull import Progress, Pulled, PullRequest, Teller, pull
 from onecat.pull.retries import RetryPolicy
-from onecat.pull.space import margin
+from onecat.space import margin
 from tests.testbed.command import Onecat
 from tests.testbed.cutting_proxy import CuttingProxy
 from tests.testbed.model_servers import COMMIT, TOKEN, ModelServers, running_model_servers

@@ -40,7 +40,7 @@ def test_the_end_of_a_process_counts_as_work() -> None:
 
 
 def test_who_waits_for_a_processor_does_not_hang() -> None:
-    """A guest that its host does not run uses no CPU time; who polls is rarely seen running, and hangs at the next look."""
+    """A guest that its host does not run uses no CPU time; who only polls is caught at the next look."""
     starved, asleep = Activity(1.0, 100, runnable=True), Activity(1.0, 100)
     watch = SilenceWatch(limit=10)
     assert not any(watch.silent(now, starved, 1) for now in range(100))

@@ -12,8 +12,8 @@ from onecat.pull.connection import Connection
 from onecat.pull.credentials import token_for
 from onecat.pull.records import PullRequest
 from onecat.pull.sources import Source, parse_source
-from onecat.pull.space import Room, check_room, gigabytes, margin
 from onecat.pull.token import Token, read_token
+from onecat.space import Room, check_room, gigabytes, margin
 
 SECRET = "hf_abcdefghijklmnop"
 

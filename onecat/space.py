@@ -1,8 +1,9 @@
-"""Whether what is missing fits onto the target's file system, before anything is fetched."""
+"""Whether what is to be written fits onto the target's file system, before anything is done."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,23 +31,28 @@ def margin(missing: int) -> int:
     return min(max(missing // 50, 2**20), 256 * 2**20)
 
 
-def check_room(directory: Path, left: Room, missing: int, files: int) -> None:
-    """Raises OnecatError (exit code 1) when `missing` bytes in so many new files do not fit."""
+def check_room(
+    directory: Path, left: Room, missing: int, files: int, *, done: str = "fetched", less: Sequence[str] = ()
+) -> None:
+    """Raises OnecatError (exit code 1) when `missing` bytes in so many new files do not fit.
+
+    done: what is to happen with them, for the message. less: further steps that a person may take.
+    """
     wanted = missing + margin(missing) if missing else 0
     if wanted > left.bytes:
         raise OnecatError(
-            f"not enough room: {gigabytes(missing)} are to be fetched and {gigabytes(left.bytes)} are free",
+            f"not enough room: {gigabytes(missing)} are to be {done} and {gigabytes(left.bytes)} are free",
             expected=f"{gigabytes(wanted)} free",
             where=str(directory),
             next_steps=[
                 f"free {gigabytes(wanted - left.bytes)} there, or name a directory on a larger disk",
-                "or fetch less: --exclude GLOB, --include GLOB",
+                *less,
             ],
             code=ExitCode.NO,
         )
     if left.files is not None and files + 16 > left.files:
         raise OnecatError(
-            f"the file system can hold {left.files} more files (inodes), and {files} are to be fetched",
+            f"the file system can hold {left.files} more files (inodes), and {files} are to be {done}",
             expected=f"{files + 16} free inodes",
             where=str(directory),
             next_steps=[f"see df -i {directory}, and remove files that are not needed"],

@@ -1,0 +1,9 @@
+"""Weights to codes and scales, and back: arrays in, arrays out. See `Codec` for what each function promises.
+
+`choose()` gives the fastest implementation that this machine has; all of them give the same bits.
+"""
+
+from onecat.nvfp4.codec.choosing import choose
+from onecat.nvfp4.codec.records import BLOCK, E2M1_MAX, E4M3_MAX, Codec, Deviation, Nvfp4, ScaledCodes, Search
+
+__all__ = ["BLOCK", "E2M1_MAX", "E4M3_MAX", "Codec", "Deviation", "Nvfp4", "ScaledCodes", "Search", "choose"]
