@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 LANGUAGE_MODEL_PARTS = ("text_config", "llm_config", "language_config")
 """Names that files have for the language model's part, where a config.json describes towers too."""
+
+
+LARGEST = 2**63
+"""Engines keep sizes in 64 bits; JSON as Python reads it has whole numbers of thousands of digits."""
 
 
 class IncompleteConfiguration(ValueError):
@@ -52,13 +56,16 @@ class Configuration:
         found = self.optional(*names)
         if found is not None:
             return found
+        for name in names:
+            if type(self.text.get(name)) is int and self.text[name] >= LARGEST:
+                raise IncompleteConfiguration(f"config.json has more than 64 bits for `{name}`")
         if default is not None:
             return default
         raise IncompleteConfiguration(f"config.json has no whole number `{names[0]}`")
 
     def optional(self, *names: str) -> int | None:
         """The first of these fields that is a whole number, not a negative one; None when none is."""
-        return next((self.text[name] for name in names if _is_count(self.text.get(name))), None)
+        return next((self.text[name] for name in names if is_count(self.text.get(name))), None)
 
     def positive(self, *names: str, default: int | None = None) -> int:
         """The first of these fields that is a whole number above 0. Raises IncompleteConfiguration when none is."""
@@ -70,6 +77,22 @@ class Configuration:
     def count(self, *names: str) -> int:
         """The first of these fields that is a whole number, not a negative one; 0 when none is."""
         return self.optional(*names) or 0
+
+    def pair(self, name: str) -> tuple[int, int] | None:
+        """A list of two whole numbers above 0, as channels or sides; None when there is none."""
+        value = self.text.get(name)
+        if (
+            not isinstance(value, (list, tuple))
+            or len(value) != 2
+            or not all(is_count(each) and each for each in value)
+        ):
+            return None
+        return value[0], value[1]
+
+    def of_document(self, name: str, default: int) -> int:
+        """A whole number above 0 of the whole document, as the tokens of a picture, which stand beside all parts."""
+        value = self.whole.get(name)
+        return value if is_count(value) and value else default
 
     def with_defaults(self, **fields: Any) -> Configuration:
         """The same, with these values for fields of the language model that are not stated.
@@ -118,5 +141,6 @@ class Configuration:
         return default
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether a value of a document is a whole number that can count something, 0 among them."""
+    return type(value) is int and 0 <= value < LARGEST

@@ -51,6 +51,8 @@ def _without_elements(described: Architecture) -> str | None:
     """What has no element, as heads have when there are more of them than the hidden size has elements."""
     if any(isinstance(each, KeyValueLayers) and not each.head_size for each in described.caches):
         return "a head"
+    if any(each.tokens == 0 for each in described.encoders):
+        return "a picture"
     return next((each.name for each in described.weights if 0 in each.shape), None)
 
 

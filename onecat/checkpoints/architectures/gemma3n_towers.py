@@ -48,9 +48,7 @@ def audio_weights(stated: Configuration, text_hidden: int) -> Iterator[Weight]:
     """The conformer, and what brings its features into the decoder."""
     audio, prefix = _filled(stated), "model.audio_tower."
     hidden = audio.positive("hidden_size")
-    channels = audio.text.get("sscp_conv_channel_size")
-    pair = channels if isinstance(channels, list) and len(channels) == 2 else (128, 32)
-    first, second = (each if type(each) is int and each > 0 else 1 for each in pair)
+    first, second = audio.pair("sscp_conv_channel_size") or (128, 32)
     begin = f"{prefix}subsample_conv_projection."
     for name, channel, before in (("conv_0", first, 1), ("conv_1", second, first)):
         yield Weight(f"{begin}{name}.conv.weight", (channel, before, 3, 3), "convolution", part="audio")

@@ -84,8 +84,7 @@ def audio_weights(stated: Configuration, text_hidden: int) -> Iterator[Weight]:
     audio, prefix = _audio_defaults(stated), "model.audio_tower."
     hidden, out = audio.positive("hidden_size"), audio.positive("output_proj_dims")
     head = hidden // audio.positive("num_attention_heads")
-    channels = audio.text.get("subsampling_conv_channels")
-    first, second = channels if isinstance(channels, (list, tuple)) and len(channels) == 2 else (128, 32)
+    first, second = audio.pair("subsampling_conv_channels") or (128, 32)
     begin, before = f"{prefix}subsample_conv_projection.", 1
     for index, channel in enumerate((first, second)):
         shape = (channel, before, 3, 3)

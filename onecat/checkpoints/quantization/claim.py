@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+MOST_BITS = 32
+"""Of one element: quantised weights are packed into words of so many bits, and hold at least one."""
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -27,9 +30,21 @@ class Claim:
         size = self.integer(*names)
         return None if size is None or size <= 0 else size
 
-    def number(self, *names: str) -> float | None:
-        """The first of these fields that is a number."""
-        return next((self.stated[name] for name in names if type(self.stated.get(name)) in (int, float)), None)
+    def bits(self, *names: str) -> int | None:
+        """The first of these fields that is a whole number of bits of one element, from 1 to 32."""
+        return next((bits for name in names if _is_bits(bits := self.stated.get(name), int)), None)
+
+    def average_bits(self, *names: str) -> float | None:
+        """The same where elements may have a fraction of a bit on average."""
+        return next((bits for name in names if _is_bits(bits := self.stated.get(name), int, float)), None)
+
+    def block(self, name: str) -> tuple[int, int] | None:
+        """Rows and columns that share a scale: a list of two whole numbers above 0."""
+        value = self.stated.get(name)
+        if not isinstance(value, (list, tuple)) or len(value) != 2:
+            return None
+        rows, columns = value
+        return (rows, columns) if type(rows) is type(columns) is int and rows > 0 and columns > 0 else None
 
     def flag(self, name: str, default: bool = False) -> bool:
         value = self.stated.get(name)
@@ -45,10 +60,6 @@ class Claim:
                 return tuple(_words(value))
         return ()
 
-    def integers(self, name: str) -> tuple[int, ...]:
-        value = self.stated.get(name)
-        return tuple(each for each in value if type(each) is int) if isinstance(value, list) else ()
-
     def part(self, name: str) -> Claim | None:
         """A part that is an object."""
         value = self.stated.get(name)
@@ -63,6 +74,10 @@ class Claim:
 
     def has(self, *names: str) -> bool:
         return any(self.stated.get(name) is not None for name in names)
+
+
+def _is_bits(value: Any, *types: type) -> bool:
+    return type(value) in types and 0 < value <= MOST_BITS
 
 
 def _words(value: list[Any] | tuple[Any, ...]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from onecat.checkpoints.architectures import weights
-from onecat.checkpoints.architectures.configuration import Configuration, IncompleteConfiguration
+from onecat.checkpoints.architectures.configuration import Configuration, IncompleteConfiguration, is_count
 from onecat.checkpoints.architectures.description import common
 from onecat.checkpoints.architectures.mixtures import numbered_experts, of_part, router
 from onecat.checkpoints.architectures.records import Architecture, Experts, LatentLayers, Weight
@@ -158,7 +158,7 @@ def _connection(prefix: str, layer: int | None, rows: int, columns: int, scales:
 
 def _ratios(configuration: Configuration, layers: int) -> tuple[int, ...]:
     stated = configuration.text.get("compress_ratios")
-    ratios = tuple(each for each in stated if type(each) is int and each >= 0) if isinstance(stated, list) else ()
+    ratios = tuple(filter(is_count, stated)) if isinstance(stated, list) else ()
     if len(ratios) < layers:
         raise IncompleteConfiguration(f"`compress_ratios` in config.json does not tell {layers} layers")
     return ratios[:layers]

@@ -52,7 +52,7 @@ def gemma3_with_vision(configuration: Configuration) -> Architecture:
         hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12, image_size=224,
         patch_size=16,
     )  # fmt: skip
-    tokens = configuration.whole.get("mm_tokens_per_image")
+    tokens = configuration.of_document("mm_tokens_per_image", 256)
     hidden, wide = configuration.positive("hidden_size"), vision.positive("hidden_size")
 
     def tower() -> Iterator[Weight]:
@@ -61,7 +61,7 @@ def gemma3_with_vision(configuration: Configuration) -> Architecture:
         yield Weight(projection, (wide, hidden), "other", part="vision")
         yield weights.norm("multi_modal_projector.mm_soft_emb_norm", wide, part="vision")
 
-    return architecture.with_tower(tuple(tower()), towers.encoder(vision, tokens if isinstance(tokens, int) else 256))
+    return architecture.with_tower(tuple(tower()), towers.encoder(vision, tokens))
 
 
 def _text(configuration: Configuration, style: Style) -> Architecture:

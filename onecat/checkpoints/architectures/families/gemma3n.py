@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onecat.checkpoints.architectures import gemma3n_towers, weights
-from onecat.checkpoints.architectures.configuration import Configuration
+from onecat.checkpoints.architectures.configuration import Configuration, is_count
 from onecat.checkpoints.architectures.description import common
 from onecat.checkpoints.architectures.layers import alike, windows
 from onecat.checkpoints.architectures.records import Architecture, KeyValueLayers, Weight
@@ -25,11 +25,9 @@ def gemma3n_with_towers(configuration: Configuration) -> Architecture:
     architecture = _text(configuration, "model.language_model.")
     hidden = configuration.positive("hidden_size")
     if (vision := configuration.section("vision_config")) is not None:
-        tokens = configuration.whole.get("vision_soft_tokens_per_image")
+        tokens = configuration.of_document("vision_soft_tokens_per_image", 256)
         tower = tuple(gemma3n_towers.vision_weights(vision, hidden))
-        architecture = architecture.with_tower(
-            tower, gemma3n_towers.vision_encoder(tokens if isinstance(tokens, int) else 256)
-        )
+        architecture = architecture.with_tower(tower, gemma3n_towers.vision_encoder(tokens))
     if (audio := configuration.section("audio_config")) is not None:
         tower = tuple(gemma3n_towers.audio_weights(audio, hidden))
         architecture = architecture.with_tower(tower, gemma3n_towers.audio_encoder(audio))
@@ -87,7 +85,7 @@ def _text(configuration: Configuration, prefix: str) -> Architecture:
 def _inner_sizes(configuration: Configuration, layers: int) -> tuple[int, ...]:
     """`intermediate_size` is one number, or a list with one for each layer."""
     stated = configuration.text.get("intermediate_size")
-    if isinstance(stated, list) and len(stated) >= layers and all(type(each) is int and each > 0 for each in stated):
+    if isinstance(stated, list) and len(stated) >= layers and all(is_count(each) and each for each in stated):
         return tuple(stated[:layers])
     return (configuration.positive("intermediate_size"),) * layers
 

@@ -33,11 +33,9 @@ def gemma4_with_towers(configuration: Configuration) -> Architecture:
     architecture = _text(configuration, "model.language_model.")
     hidden = configuration.positive("hidden_size")
     if (vision := configuration.section("vision_config")) is not None:
-        tokens = configuration.whole.get("vision_soft_tokens_per_image")
+        tokens = configuration.of_document("vision_soft_tokens_per_image", IMAGE_TOKENS)
         tower = tuple(gemma4_towers.vision_weights(vision, hidden))
-        architecture = architecture.with_tower(
-            tower, gemma4_towers.vision_encoder(vision, tokens if isinstance(tokens, int) else IMAGE_TOKENS)
-        )
+        architecture = architecture.with_tower(tower, gemma4_towers.vision_encoder(vision, tokens))
     if (audio := configuration.section("audio_config")) is not None:
         tower = tuple(gemma4_towers.audio_weights(audio, hidden))
         architecture = architecture.with_tower(tower, gemma4_towers.audio_encoder(audio))
@@ -78,7 +76,7 @@ def _text(configuration: Configuration, prefix: str) -> Architecture:
     """
     layers, tied = configuration.integer("num_hidden_layers"), configuration.ties(True)
     every = tuple(_layer(configuration, index, layers) for index in range(layers))
-    kept = layers - configuration.integer("num_kv_shared_layers", default=0)
+    kept = max(0, layers - configuration.integer("num_kv_shared_layers", default=0))
     hidden = configuration.positive("hidden_size")
 
     def parameters() -> Iterator[Weight]:

@@ -42,8 +42,7 @@ def internvl(configuration: Configuration) -> Architecture:
 
 
 def _encoder(configuration: Configuration, vision: Configuration, merged: int) -> Encoder:
-    tiles = configuration.whole.get("max_dynamic_patch")
-    count = (tiles if type(tiles) is int and tiles > 0 else TILES) + 1
+    count = configuration.of_document("max_dynamic_patch", TILES) + 1
     side = vision.positive("image_size") // (vision.positive("patch_size") * merged)
     return Encoder(
         "vision", vision.integer("num_hidden_layers"), vision.positive("hidden_size"),

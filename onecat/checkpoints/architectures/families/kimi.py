@@ -40,9 +40,8 @@ def kimi_k25(configuration: Configuration) -> Architecture:
 def _tower(vision: Configuration, encoder: Encoder, out: int) -> Iterator[Weight]:
     hidden, inner, patch = encoder.hidden_size, encoder.intermediate_size, vision.positive("patch_size")
     grid = (vision.positive("init_pos_emb_height"), vision.positive("init_pos_emb_width"), hidden)
-    stated = vision.text.get("merge_kernel_size")
-    kernel = [each for each in stated if type(each) is int] if isinstance(stated, list) else []
-    wide = hidden * (kernel[0] * kernel[1] if len(kernel) == 2 else 4)
+    high, across = vision.pair("merge_kernel_size") or (2, 2)
+    wide = hidden * high * across
     yield Weight("vision_tower.patch_embed.proj.weight", (hidden, 3, patch, patch), "convolution")
     yield Weight("vision_tower.patch_embed.proj.bias", (hidden,), "bias")
     yield Weight("vision_tower.patch_embed.pos_emb.weight", grid, "other")

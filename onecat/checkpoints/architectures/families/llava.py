@@ -88,8 +88,7 @@ def mistral3(configuration: Configuration) -> Architecture:
     if vision is None:
         return text
     wide, hidden = vision.positive("hidden_size"), configuration.positive("hidden_size")
-    stated = configuration.whole.get("spatial_merge_size")
-    merged = stated if type(stated) is int and stated > 0 else 2
+    merged = configuration.of_document("spatial_merge_size", 2)
     biased = configuration.whole.get("multimodal_projector_bias") is True
     side = vision.positive("image_size") // (vision.positive("patch_size") * merged)
 

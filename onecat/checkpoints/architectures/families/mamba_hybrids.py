@@ -167,7 +167,7 @@ def _mamba2(configuration: Configuration, hidden: int, *, gate_norm: bool = True
         configuration.flag("mamba_conv_bias", True),
         gate_norm=gate_norm,
         speculates=False,
-        chunk=configuration.optional("mamba_chunk_size"),
+        chunk=configuration.optional("mamba_chunk_size") or None,
     )
 
 

@@ -115,7 +115,7 @@ def _mamba(configuration: Configuration, hidden: int) -> Mamba2:
         configuration.flag("use_bias"),
         configuration.flag("use_conv_bias", True),
         configuration.word("mamba_ssm_cache_dtype") or "float32",
-        chunk=configuration.optional("mamba_chunk_size", "chunk_size"),
+        chunk=configuration.optional("mamba_chunk_size", "chunk_size") or None,
     )
 
 

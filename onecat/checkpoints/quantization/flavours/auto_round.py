@@ -56,11 +56,11 @@ def auto_round(claim: Claim) -> Quantization:
 
 def _scheme(claim: Claim, form: str) -> WeightScheme | None:
     """None for a layer that `extra_config` leaves at 16 bits."""
-    bits = claim.integer("bits") or 4
+    bits = claim.bits("bits") or 4
     if bits >= UNQUANTISED_BITS:
         return None
     data, size = claim.word("data_type") or "int", claim.group_size("group_size")
-    become = claim.word("act_data_type") if (claim.integer("act_bits") or UNQUANTISED_BITS) < UNQUANTISED_BITS else None
+    become = claim.word("act_data_type") if (claim.bits("act_bits") or UNQUANTISED_BITS) < UNQUANTISED_BITS else None
     if "mx_fp" in data:
         return schemes.mxfp4(become) if bits == 4 else schemes.mxfp8(become)
     if "nv_fp" in data:

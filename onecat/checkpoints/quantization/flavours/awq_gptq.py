@@ -49,7 +49,7 @@ def gptq(claim: Claim) -> Quantization:
 
 
 def _scheme(claim: Claim, zero_points: bool, *, ordered: bool = False) -> WeightScheme:
-    bits = claim.integer("bits", "w_bit") or 4
+    bits = claim.bits("bits", "w_bit") or 4
     size = claim.group_size("group_size", "q_group_size")
     return schemes.integer(bits, size, zero_points=zero_points, packed=INT32 // bits, ordered=ordered)
 

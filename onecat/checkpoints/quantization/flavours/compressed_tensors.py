@@ -81,7 +81,7 @@ def _scheme(group: Claim, form: str | None) -> WeightScheme | None:
     weights = group.part("weights")
     if weights is None:
         return None
-    bits = weights.integer("num_bits") or 8
+    bits = weights.bits("num_bits") or 8
     size = weights.group_size("group_size")
     strategy = weights.word("strategy") or ("tensor" if size is None else "group")
     activations = group.part("input_activations")
@@ -95,12 +95,9 @@ def _scheme(group: Claim, form: str | None) -> WeightScheme | None:
             return schemes.nvfp4(become, group_size=size or schemes.NVFP4_GROUP, input_scale=static)
         if (form or "").startswith("mxfp8") or (size == 32 and scales == "U8"):
             return schemes.mxfp8(become)
-        block = weights.integers("block_structure")
-        kind = "block" if len(block) == 2 else strategy
-        found = schemes.fp8(
-            kind, become, block=(block[0], block[1]) if len(block) == 2 else None, scale_dtype=scales,
-            input_scale=static,
-        )  # fmt: skip
+        block = weights.block("block_structure")
+        kind = strategy if block is None else "block"
+        found = schemes.fp8(kind, become, block=block, scale_dtype=scales, input_scale=static)
         return found if kind != "group" else WeightScheme("fp8-group", 8, size, None, scales, become, False, 1, static)
     packed = 32 // bits if form in ("pack-quantized", "marlin-24") or (form is None and bits < 8) else 1
     return schemes.integer(
@@ -112,7 +109,7 @@ def _scheme(group: Claim, form: str | None) -> WeightScheme | None:
 
 
 def _activations(stated: Claim) -> str:
-    bits = stated.integer("num_bits") or 8
+    bits = stated.bits("num_bits") or 8
     if stated.word("type") != "float":
         return f"int{bits}"
     if bits == 4:

@@ -22,11 +22,11 @@ NEVER = ("indexer.weights_proj", "eh_proj")
 @flavour("fp8", "deepseek_fp8")
 def fp8(claim: Claim) -> Quantization:
     ignored = claim.words("ignored_layers", "modules_to_not_convert")
-    block = claim.integers("weight_block_size")
+    block = claim.block("weight_block_size")
     static = claim.word("activation_scheme") == "static"
-    if len(block) == 2:
+    if block is not None:
         scales = "F8_E8M0" if claim.word("scale_fmt") == "ue8m0" and claim.word("scale_dtype") else "F32"
-        scheme = schemes.fp8("block", block=(block[0], block[1]), scale_dtype=scales)
+        scheme = schemes.fp8("block", block=block, scale_dtype=scales)
     else:
         scheme = schemes.fp8("tensor", input_scale=static)
     rules = [Rule(each, None, "components") for each in (*ignored, *NEVER)]

@@ -21,11 +21,11 @@ EMBEDDING = "embedding"
 @flavour("gemma")
 def gemma(claim: Claim) -> Quantization:
     ignored = claim.words("modules_to_not_convert")
-    bits = claim.integer("num_bits") or 4
+    bits = claim.bits("num_bits") or 4
     tables = claim.flag("quantize_embeddings")
     rules = [Rule(each, None, "components") for each in ignored]
     for pattern, changed in claim.parts("module_quant_configs"):
-        rules += _rules(pattern, changed.integer("num_bits") or bits, tables)
+        rules += _rules(pattern, changed.bits("num_bits") or bits, tables)
     rules += _rules("", bits, tables)
     return schemes.quantization("gemma", "gemma", rules, ignored=ignored)
 

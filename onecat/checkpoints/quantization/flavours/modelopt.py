@@ -62,7 +62,7 @@ def modelopt(claim: Claim) -> Quantization:
     if stated == "MIXED_PRECISION":
         rules += _layers(inner)
     elif stated in ALGORITHMS:
-        rules.append(Rule("*", ALGORITHMS[stated](inner.integer("group_size") or _group(inner)), "all"))
+        rules.append(Rule("*", ALGORITHMS[stated](inner.group_size("group_size") or _group(inner)), "all"))
     known = stated in ALGORITHMS or stated == "MIXED_PRECISION"
     return schemes.quantization(
         "modelopt", engines_name(stated), rules, ignored=ignored, kv_cache=asked_kv_cache(claim),
@@ -83,8 +83,8 @@ def _group(claim: Claim) -> int | None:
     """The group size of the form in config.json, where it stands with each group's weights."""
     for _, group in claim.parts("config_groups"):
         weights = group.part("weights")
-        if weights is not None and weights.integer("group_size"):
-            return weights.integer("group_size")
+        if weights is not None and (size := weights.group_size("group_size")) is not None:
+            return size
     return None
 
 
@@ -92,7 +92,7 @@ def _layers(claim: Claim) -> Iterator[Rule]:
     for name, layer in claim.parts("quantized_layers"):
         algorithm = ALGORITHMS.get((layer.word("quant_algo") or "").upper())
         if algorithm is not None:
-            scheme = algorithm(layer.integer("group_size"))
+            scheme = algorithm(layer.group_size("group_size"))
             yield Rule(name, scheme, "wildcard" if "*" in name else "name")
             yield Rule(name, scheme, "below")
 

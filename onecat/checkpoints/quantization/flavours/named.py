@@ -23,10 +23,10 @@ BITS = {
 @flavour(*BITS)
 def named(claim: Claim) -> Quantization:
     method = (claim.word("quant_method") or "").lower()
-    bits = claim.number("bits", "nbits", "w_bit", "weight_bits", "num_bits") or BITS[method]
+    bits = claim.average_bits("bits", "nbits", "w_bit", "weight_bits", "num_bits") or BITS[method]
     ignored = claim.words("modules_to_not_convert", "linear_weights_not_to_quantize", "skip_modules")
-    size = claim.integer("group_size")
-    scheme = WeightScheme(method, round(bits), size, packed=max(1, 8 // max(1, round(bits))))
+    size, whole = claim.group_size("group_size"), max(1, round(bits))
+    scheme = WeightScheme(method, whole, size, packed=max(1, 8 // whole))
     rules = [Rule(each, None, "components") for each in ignored]
     rules.append(Rule("*", scheme, "all", LINEAR, ("language",)))
     return schemes.quantization("packed", method, rules, ignored=ignored)

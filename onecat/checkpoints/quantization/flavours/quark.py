@@ -5,6 +5,7 @@ Source: vllm 0.27.1, vllm/model_executor/layers/quantization/quark/ (quark.py, u
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from onecat.checkpoints.quantization import schemes
@@ -13,6 +14,7 @@ from onecat.checkpoints.quantization.flavours import modelopt
 from onecat.checkpoints.quantization.records import Quantization, Rule, WeightScheme
 from onecat.checkpoints.quantization.registry import Matrix, Stored, flavour, layout
 
+_BITS = re.compile(r"(?<![0-9])[0-9]{1,2}(?![0-9])")
 FLOATS = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp4": "mxfp4", "fp6_e2m3": "mxfp6", "fp6_e3m2": "mxfp6"}
 
 
@@ -43,7 +45,7 @@ def _scheme(stated: Claim) -> WeightScheme | None:
     become = None if inputs is None else _name(inputs)
     static = inputs is not None and not inputs.flag("is_dynamic")
     dtype, qscheme = weights.word("dtype") or "", weights.word("qscheme") or "per_tensor"
-    size = weights.integer("group_size")
+    size = weights.group_size("group_size")
     if dtype == "fp4":
         if weights.word("scale_format") == "e8m0" or size == schemes.MX_GROUP:
             return schemes.mxfp4(become)
@@ -54,12 +56,18 @@ def _scheme(stated: Claim) -> WeightScheme | None:
         if size == schemes.MX_GROUP:
             return schemes.mxfp8(become)
         return schemes.fp8("channel" if qscheme == "per_channel" else "tensor", become, input_scale=static)
-    bits = int("".join(each for each in dtype if each.isdigit()) or 8)
+    bits = _bits(dtype)
     return schemes.integer(
         bits, size if qscheme == "per_group" else None, activations=become,
         zero_points=not weights.flag("symmetric", True), packed=max(1, 8 // bits) if bits < 8 else 1,
         input_scale=static,
     )  # fmt: skip
+
+
+def _bits(dtype: str) -> int:
+    """Of a name such as `int4` or `uint8`; 8 where it tells none."""
+    found = _BITS.search(dtype)
+    return Claim({"bits": int(found[0])}).bits("bits") or 8 if found else 8
 
 
 def _name(stated: Claim) -> str:

@@ -21,7 +21,7 @@ from onecat.checkpoints.quantization.registry import Matrix, Stored, flavour, la
 def quasar(claim: Claim) -> Quantization:
     inner = claim.part("quantization") or claim
     ignored = inner.words("ignore", "exclude_modules", "modules_to_not_convert")
-    size = inner.integer("block_size", "group_size") or schemes.NVFP4_GROUP
+    size = inner.group_size("block_size", "group_size") or schemes.NVFP4_GROUP
     rules = [Rule(each, None, "components") for each in ignored]
     rules.append(Rule("*", schemes.nvfp4(group_size=size), "all", LINEAR, ("language",)))
     return schemes.quantization("quasar_nvfp4", "quasar_nvfp4", rules, ignored=ignored, kv_cache=asked_kv_cache(claim))

@@ -43,7 +43,8 @@ def torchao(claim: Claim) -> Quantization:
 
 def _rules(stated: Claim) -> Iterator[Rule]:
     data = stated.part("_data") or Claim()
-    by_module = dict(data.stated.get("module_fqn_to_config") or data.stated.get("fqn_to_config") or {})
+    listed = (data.part("module_fqn_to_config"), data.part("fqn_to_config"))
+    by_module = dict(next((each.stated for each in listed if each is not None and each.stated), {}))
     if not by_module:
         yield Rule("*", _scheme(stated.word("_type") or "", data), "all", LINEAR)
         return
@@ -65,13 +66,13 @@ def _scheme(name: str, data: Claim) -> WeightScheme | None:
     if name.startswith("MXFP"):
         return schemes.mxfp4("mxfp4")
     if "Int4Weight" in name:
-        return schemes.integer(4, data.integer("group_size") or DEFAULT_GROUP, activations=become, packed=2)
+        return schemes.integer(4, data.group_size("group_size") or DEFAULT_GROUP, activations=become, packed=2)
     if "Int8Weight" in name:
         return schemes.integer(8, None, activations=become)
     if "Float8" in name:
         return schemes.fp8("channel", become)
     if "IntxWeight" in name:
-        return schemes.integer(8, data.integer("group_size"), activations=become)
+        return schemes.integer(8, data.group_size("group_size"), activations=become)
     return None
 
 
