@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from onecat.checkpoints import consolidated
+from onecat.checkpoints.architectures.configuration import LARGEST
 from onecat.checkpoints.collapsing import collapsed
 from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
 from onecat.checkpoints.numbering import counted, missing_of_series
@@ -21,8 +22,7 @@ from onecat.checkpoints.safetensors_header import (
     read_header_text,
 )
 from onecat.checkpoints.sources import CONFIG, INDEX, Source, read_documents, read_json, unreadable
-
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tiktoken.model")
+from onecat.checkpoints.tokenizers import COPY, MISSING, tokenizers
 
 LARGE_INDEX = 1 << 20
 """Bytes above which an index is searched for the names of its files and not parsed: some have 200,000 lines."""
@@ -83,13 +83,11 @@ def read_directory(directory: Path) -> Source:
             Problem("headers-only", f"holds the headers of {counted(len(chosen), 'weight file')}, not the weights",
                     str(directory), "download the weights before you serve from here", "info")
         )  # fmt: skip
-    if not any((directory / name).is_file() for name in TOKENIZER_FILES):
+    if not any((directory / name).is_file() for name in tokenizers(files)):
         problems.append(
-            Problem("missing-tokenizer", f"has no tokenizer (none of {', '.join(TOKENIZER_FILES)})", str(directory),
-                    "copy the tokenizer files of the original checkpoint into this directory",
-                    "info" if complete else "fail")
+            Problem("missing-tokenizer", MISSING, str(directory), COPY, "info" if complete else "fail")
         )  # fmt: skip
-    total, parameters = _stated_sizes(directory / INDEX) if listed and not rows else (0, 0)
+    total, parameters = stated_sizes(read_json(directory / INDEX, []) or {}) if listed and not rows else (0, 0)
     return Source(str(directory), documents, rows, tuple(headers.found), total, tuple(problems), parameters)
 
 
@@ -191,13 +189,15 @@ def _names_in(path: Path) -> set[str]:
     return {name.strip(b'"').decode("utf-8", "replace") for name in found}
 
 
-def _stated_sizes(path: Path) -> tuple[int, int]:
+def stated_sizes(index: Mapping[str, object]) -> tuple[int, int]:
     """Bytes and parameters of all weights as an index states them, 0 where it does not."""
-    stated = (read_json(path, []) or {}).get("metadata")
+    stated = index.get("metadata")
     if not isinstance(stated, Mapping):
         return 0, 0
     return _whole(stated.get("total_size")), _whole(stated.get("total_parameters"))
 
 
 def _whole(stated: object) -> int:
-    return int(stated) if isinstance(stated, (int, float)) and 0 < stated < float("inf") else 0
+    if isinstance(stated, bool) or not isinstance(stated, (int, float)):
+        return 0
+    return int(stated) if 0 < stated < LARGEST else 0

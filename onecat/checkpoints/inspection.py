@@ -9,7 +9,7 @@ from pathlib import Path
 from onecat.checkpoints.architectures import describe
 from onecat.checkpoints.collapsing import collapsed
 from onecat.checkpoints.contradictions import contradictions
-from onecat.checkpoints.directory import read_directory, read_whole_or_header
+from onecat.checkpoints.directory import read_directory, read_whole_or_header, stated_sizes
 from onecat.checkpoints.listing import LISTS, read_listing
 from onecat.checkpoints.measuring import shares_of
 from onecat.checkpoints.other_kinds import other_kind
@@ -126,12 +126,10 @@ def _read_file(path: Path) -> Source:
 def _index(path: Path, document: dict[str, object]) -> Source:
     problems: list[Problem] = []
     documents = read_documents(path.parent, problems, required=False)
-    weight_map, stated = document.get("weight_map"), document.get("metadata")
+    weight_map = document.get("weight_map")
     files = sorted({str(name) for name in weight_map.values()}) if isinstance(weight_map, dict) else []
-    total = stated.get("total_size") if isinstance(stated, dict) else None
-    return Source(
-        str(path), documents, (), tuple(files), int(total) if isinstance(total, (int, float)) else 0, tuple(problems)
-    )
+    total, parameters = stated_sizes(document)
+    return Source(str(path), documents, (), tuple(files), total, tuple(problems), parameters)
 
 
 def _weight_file(path: Path) -> Source:

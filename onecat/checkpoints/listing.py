@@ -12,14 +12,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from onecat.checkpoints.directory import TOKENIZER_FILES, loaded_files
+from onecat.checkpoints.architectures.configuration import is_count
+from onecat.checkpoints.directory import loaded_files
 from onecat.checkpoints.numbering import missing_of_series, numbered
 from onecat.checkpoints.records import Problem
 from onecat.checkpoints.sources import INDEX, Source, read_documents
+from onecat.checkpoints.tokenizers import NAMES, tokenizers
 from onecat.errors import OnecatError
 
 LISTS = ("siblings", "files", "Files", "data", "Data")
 """Fields that hold the list of files where a hub answers with an object."""
+
+MOST_DIGITS = 19
+"""A size of so many digits is none."""
 
 _LS = re.compile(r"^[-lr][rwxsStT-]{9}[.+@]?\s+\d+\s+\S+\s+\S+\s+(?P<size>\d+)\s+\S+\s+\S+\s+\S+\s+(?P<name>.+)$")
 _SIZE_FIRST = re.compile(r"^(?P<size>\d+)\s+(?P<name>\S.*)$")
@@ -53,9 +58,9 @@ def read_listing(path: Path, text: str) -> Source:
             Problem("lfs-pointer", f"lists {name} with {sizes[name]} bytes: a Git LFS pointer", where,
                     "run `git lfs pull` in that directory")
         )  # fmt: skip
-    if not any(name in sizes for name in TOKENIZER_FILES):
+    if not tokenizers(sizes):
         problems.append(
-            Problem("missing-tokenizer", f"lists no tokenizer (none of {', '.join(TOKENIZER_FILES)})", where,
+            Problem("missing-tokenizer", f"lists no tokenizer (none of {NAMES})", where,
                     "take the tokenizer of the original checkpoint", "warn")
         )  # fmt: skip
     if INDEX not in sizes and len(chosen) > 1:
@@ -73,7 +78,7 @@ def _entries(text: str) -> Iterator[tuple[str, int]]:
         return
     for line in text.splitlines():
         found = _LS.match(line.strip()) or _SIZE_FIRST.match(line.strip()) or _NAME_FIRST.match(line.strip())
-        if found:
+        if found and len(found["size"]) < MOST_DIGITS:
             name = found["name"].split(" -> ")[0]
             yield name.removeprefix("./"), int(found["size"])
 
@@ -93,5 +98,5 @@ def _json_entries(document: Any) -> Iterator[tuple[str, int]]:
         large = entry.get("lfs")
         size = large.get("size") if isinstance(large, dict) else None
         size = size if size is not None else entry.get("size", entry.get("Size"))
-        if name and type(size) is int and size >= 0:
+        if name and is_count(size):
             yield name, size

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onecat.checkpoints import Checkpoint, inspect, write_tiny_checkpoint
+from onecat.checkpoints.integrity import read_contents, static_faults
 from onecat.checkpoints.safetensors_header import HeaderError, parse_header, read_header
 from onecat.checkpoints.tiny import byte_alphabet
+from onecat.checkpoints.tokenizers import TOKENIZER_FILES
 from onecat.errors import OnecatError
 
 
@@ -288,3 +290,37 @@ def test_what_looks_at_a_checkpoint_is_the_same_twice_and_can_be_pickled(checkpo
     (checkpoint / "config.json").write_text(json.dumps(config))
     seen = inspect(checkpoint)
     assert seen == inspect(checkpoint) == pickle.loads(pickle.dumps(seen))
+
+
+@pytest.mark.parametrize(
+    "stated", ["Infinity", "-Infinity", "NaN", "1e400", "9" * 400, "-5", "0", "true", '"5"', "[5]"]
+)
+def test_a_size_of_an_index_that_cannot_be_one_is_left_out(checkpoint: Path, stated: str) -> None:
+    path = checkpoint / "model.safetensors.index.json"
+    metadata = f'{{"total_size": {stated}, "total_parameters": {stated}}}'
+    path.write_text(f'{{"metadata": {metadata}, "weight_map": {{"a": "b.safetensors"}}}}')
+    alone = inspect(checkpoint / "config.json")
+    seen = inspect(path)
+    assert (seen.weight_bytes, seen.parameters) == (alone.weight_bytes, alone.parameters)
+
+
+def test_an_index_alone_tells_the_parameters_that_it_states(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors.index.json"
+    metadata = {"total_size": 2000.0, "total_parameters": 1000}
+    path.write_text(json.dumps({"metadata": metadata, "weight_map": {"a": "b.safetensors"}}))
+    seen = inspect(path)
+    assert (seen.weight_bytes, seen.parameters) == (2000, 1000)
+
+
+def test_inspect_and_verify_take_the_same_files_for_a_tokenizer(checkpoint: Path) -> None:
+    def told() -> set[bool]:
+        faults = static_faults(read_contents(checkpoint))
+        return {"missing-tokenizer" in codes(checkpoint), "missing-tokenizer" in {each.code for each in faults}}
+
+    (checkpoint / "merges.txt").touch()
+    for name in (*TOKENIZER_FILES, "qwen.tiktoken"):
+        (checkpoint / "tokenizer.json").rename(checkpoint / name)
+        assert told() == {False}
+        (checkpoint / name).rename(checkpoint / "words.model")
+        assert told() == {True}
+        (checkpoint / "words.model").rename(checkpoint / "tokenizer.json")

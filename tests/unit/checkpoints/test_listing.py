@@ -89,3 +89,11 @@ def test_what_is_no_listing_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "list").write_text(text)
     with pytest.raises(OnecatError, match="neither a config.json nor a listing of files"):
         inspect(tmp_path / "list")
+
+
+@pytest.mark.parametrize("size", ["9" * 400, "9" * 5000])
+@pytest.mark.parametrize("form", ["{name} {size}", '[{{"path": "{name}", "size": {size}}}]'])
+def test_a_size_that_no_file_can_have_is_none(tmp_path: Path, form: str, size: str) -> None:
+    (tmp_path / "listing.txt").write_text(form.format(name="model.safetensors", size=size))
+    with pytest.raises(OnecatError, match=r"listing\.txt"):
+        inspect(tmp_path / "listing.txt")

@@ -8,8 +8,8 @@ from onecat.checkpoints.integrity.contents import Contents
 from onecat.checkpoints.integrity.records import Fault
 from onecat.checkpoints.integrity.registry import rule
 from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
+from onecat.checkpoints.tokenizers import COPY, MISSING, tokenizers
 
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tiktoken.model", "spiece.model")
 TOKENIZER_SOURCE = "https://huggingface.co/docs/transformers/fast_tokenizers"
 TEMPLATE_SOURCE = "https://docs.vllm.ai/en/latest/serving/openai_compatible_server/#chat-template"
 GENERATION_SOURCE = "https://docs.vllm.ai/en/latest/serving/openai_compatible_server/"
@@ -31,14 +31,12 @@ def readable(contents: Contents) -> Iterator[Fault]:
 @rule
 def tokenizer(contents: Contents) -> Iterator[Fault]:
     """There is a tokenizer with what it needs, and something that turns a chat into a prompt."""
-    there = [name for name in contents.sizes if name in TOKENIZERS or name.endswith(".tiktoken")]
-    fix = "copy the tokenizer files of the original checkpoint into this directory"
+    there = tokenizers(name for name, size in contents.sizes.items() if size >= 0)
     if not there:
-        text = f"has no tokenizer (none of {', '.join(TOKENIZERS)})"
-        yield Fault("missing-tokenizer", "fail", text, str(contents.directory), fix, source=TOKENIZER_SOURCE)
+        yield Fault("missing-tokenizer", "fail", MISSING, str(contents.directory), COPY, source=TOKENIZER_SOURCE)
         return
     if there == ["vocab.json"] and "merges.txt" not in contents.sizes:
-        yield Fault("missing-tokenizer", "fail", "is missing beside vocab.json", "merges.txt", fix,
+        yield Fault("missing-tokenizer", "fail", "is missing beside vocab.json", "merges.txt", COPY,
                     source=TOKENIZER_SOURCE)  # fmt: skip
     if "tokenizer.json" in contents.documents and "model" not in contents.document("tokenizer.json"):
         yield Fault("bad-tokenizer", "fail", "has no `model`", "tokenizer.json", DOWNLOAD_AGAIN,
