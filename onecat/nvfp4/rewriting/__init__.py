@@ -5,15 +5,17 @@ that it is not; a run that was killed goes on with the next one, and ends with t
 """
 
 from onecat.nvfp4.rewriting.execution import Rewritten, rewrite
-from onecat.nvfp4.rewriting.progress import Progress, Show
-from onecat.nvfp4.rewriting.records import Made, Rewrite, Shard, Step, StepReport
+from onecat.nvfp4.rewriting.progress import Progress, Say, Show
+from onecat.nvfp4.rewriting.records import Contents, Made, Rewrite, Shard, Step, StepReport
 from onecat.nvfp4.rewriting.source import SourceFiles, SourceTensor, open_source
 
 __all__ = [
+    "Contents",
     "Made",
     "Progress",
     "Rewrite",
     "Rewritten",
+    "Say",
     "Shard",
     "Show",
     "SourceFiles",

@@ -10,23 +10,33 @@ from dataclasses import dataclass
 import numpy
 
 from onecat.checkpoints.safetensors_header import BITS
-from onecat.nvfp4.rewriting.progress import Progress, Show
+from onecat.nvfp4.rewriting.progress import Progress, Say, Show
 from onecat.nvfp4.rewriting.records import Contents, Rewrite, Shard, Step, StepReport
 from onecat.nvfp4.rewriting.source import SourceFiles
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A directory that is whole. reports: of all steps, also those of an earlier run; reused: files of such a run."""
+    """A directory that is whole.
+
+    reports: of all steps, also those of an earlier run. bytes_read, bytes_written: of all tensors. seconds: of this
+    run. reused: files that an earlier run had finished. bytes_reused: what was not read again for its sake.
+    """
 
     reports: tuple[StepReport, ...]
     bytes_read: int
     bytes_written: int
     seconds: float
     reused: tuple[str, ...] = ()
+    bytes_reused: int = 0
 
 
-def rewrite(work: Rewrite, source: SourceFiles, show: Show = lambda progress: None) -> Rewritten:
+def rewrite(
+    work: Rewrite,
+    source: SourceFiles,
+    show: Show = lambda progress: None,
+    say: Say = lambda line: None,
+) -> Rewritten:
     """Write the new checkpoint, or what an earlier run of the same work has left.
 
     Raises OnecatError when the target holds something else, there is no room, or a step cannot be made (naming its

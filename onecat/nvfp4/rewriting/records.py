@@ -23,7 +23,10 @@ class Made(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """arrays: the contents of a step's outputs, in their order; each of the size in bytes that its `Made` has."""
+    """arrays: the contents of a step's outputs, in their order; each of the size in bytes that its `Made` has.
+
+    A generator makes them one at a time and may fill `measured` while it does: it is looked at when all are there.
+    """
 
     arrays: Iterable[Array]
     measured: Measured = {}  # noqa: RUF012 - never changed
@@ -34,7 +37,9 @@ class Step:
     """Tensors that are made together.
 
     module: what the report calls it (`model.layers.0.mlp.down_proj`). reads: names of source tensors, in the order in
-    which `make` asks for them. make: pure but for reading; None copies the one source tensor in `reads` byte for byte.
+    which `make` asks for them (twice where it does that): they are read ahead in that order. make: pure but for
+    reading, called once, raises ValueError for contents that it cannot take ("3 of 12 weights are NaN"); None copies
+    the one source tensor in `reads` byte for byte.
     """
 
     module: str
@@ -45,7 +50,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Shard:
-    """One weight file of the new checkpoint, its tensors in the order of its steps."""
+    """One weight file of the new checkpoint, its tensors in the order of its steps. file: a name without a folder."""
 
     file: str
     steps: tuple[Step, ...]
@@ -58,8 +63,12 @@ class Rewrite:
 
     source: the directory that is read, never changed. target: the directory that is made. documents: files of text
     (config.json, the index) by name, written last, so that nothing loads what is not whole. copied: names of files of
-    the source that go along as they are. identity: JSON values that, with the source's headers, sizes and times, say
-    what is being made: a run with another identity does not go on with this one's work.
+    the source that go along as they are, perhaps in folders. identity: JSON values by words that people know (options
+    and their values; all that the bytes depend on) that, with the source's headers, sizes and times, say what is being
+    made: a run with another identity does not go on with this one's work.
+
+    restart (`--restart`): throw away what an unfinished run has made there. replace (`--replace`): the target may hold
+    other things; files of the names that are written are replaced, others stay.
     """
 
     source: Path
@@ -68,6 +77,8 @@ class Rewrite:
     documents: Mapping[str, str]
     copied: tuple[str, ...]
     identity: Mapping[str, Any]
+    restart: bool = False
+    replace: bool = False
 
 
 class StepReport(NamedTuple):
