@@ -144,7 +144,8 @@ def validate(
     checked = []
     for name in names or list_profiles():
         profile = load_profile(name)
-        check_profile_flags(flag_schema(profile.engine.name, profile.engine.version), profile)
+        schema = flag_schema(profile.engine.name, profile.engine.version, profile.image.patches)
+        check_profile_flags(schema, profile)
         checked.append({"file": name, "name": profile.name})
         if not as_json:
             print(f"{name} is valid")

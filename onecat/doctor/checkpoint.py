@@ -90,8 +90,9 @@ def schema_of(context: Context) -> FlagSchema | None:
 
     if context.profile is None:
         return None
+    engine, patches = context.profile.engine, context.profile.image.patches
     try:
-        schema = flag_schema(context.profile.engine.name, context.profile.engine.version)
+        schema = flag_schema(engine.name, engine.version, patches)
     except OnecatError:  # a version whose parser was not read, while others of the engine were
         return None
     return schema if schema.unknown is None else None

@@ -12,12 +12,24 @@ FlagKind = Literal[
 
 
 @dataclass(frozen=True)
+class Reach:
+    """Where an engine runs other quantization methods, and formats as METHOD/FORMAT, than its family.
+
+    opened: those that it runs on cards where its family cannot, with the least compute capability, ten times; None for
+    any. lacks: those that it has no kernel for.
+    """
+
+    opened: Mapping[str, int | None] = field(default_factory=dict)
+    lacks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Engine:
     """A server program. `serve`: words before the server's arguments; paths: its HTTP endpoints.
 
     flags_unknown: why onecat knows the flags of none of its versions, None for an engine whose flags are checked.
-    opened: quantization methods, and formats as METHOD/FORMAT, that this engine runs on cards where its family cannot,
-    with the least compute capability, ten times; None for any. lacks: those that this engine has no kernel for.
+    reach: of the engine as it is released, or as its name says; patched: with the series of patches of a profile, None
+    where such a series changes nothing about it.
     """
 
     name: str
@@ -28,8 +40,8 @@ class Engine:
     metrics_path: str
     source: str
     flags_unknown: str | None = None
-    opened: Mapping[str, int | None] = field(default_factory=dict)
-    lacks: tuple[str, ...] = ()
+    reach: Reach = field(default_factory=Reach)
+    patched: Reach | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from onecat.engines.records import Engine, Flag, FlagSchema, RemovedFlag
+from onecat.engines.records import Engine, Flag, FlagSchema, Reach, RemovedFlag
 from onecat.errors import ExitCode, OnecatError
 from onecat.resources import read_table
 
@@ -24,8 +24,10 @@ def engine(name: str) -> Engine:
 
 
 @cache
-def flag_schema(name: str, version: str) -> FlagSchema:
+def flag_schema(name: str, version: str, patches: str | None = None) -> FlagSchema:
     """The flags that engine `name` accepts at `version`; a schema that says it is unknown for engines without any.
+
+    patches: the series that a profile puts into the engine, None for an engine as it is released.
 
     Raises OnecatError when that version has no schema and others have: guessing flags would fail at start, minutes
     later.
@@ -46,13 +48,14 @@ def flag_schema(name: str, version: str) -> FlagSchema:
             code=ExitCode.USAGE,
         )
     document = read_table(path)
+    reach = (engine(name).patched if patches is not None else None) or engine(name).reach
     return FlagSchema(
         family=document["family"],
         version=document["version"],
         flags={flag: _flag(flag, row) for flag, row in document["flags"].items()},
-        quantization={**document["quantization"], **engine(name).opened},
+        quantization={**document["quantization"], **reach.opened},
         float16_refused=tuple(document["float16_refused"]),
-        lacks=engine(name).lacks,
+        lacks=reach.lacks,
     )
 
 
@@ -70,11 +73,17 @@ def removed_flags() -> dict[str, RemovedFlag]:
 
 @cache
 def _engines() -> dict[str, Engine]:
-    rows = read_table(ROOM / "engines.yaml")
-    return {
-        str(row["name"]): Engine(**{**row, "serve": tuple(row["serve"]), "lacks": tuple(row.get("lacks", ()))})
-        for row in rows
-    }
+    return {str(row["name"]): _engine(dict(row)) for row in read_table(ROOM / "engines.yaml")}
+
+
+def _engine(row: dict[str, Any]) -> Engine:
+    reach = _reach({key: row.pop(key) for key in ("opened", "lacks") if key in row})
+    patched = _reach(row.pop("patched")) if "patched" in row else None
+    return Engine(**{**row, "serve": tuple(row["serve"])}, reach=reach, patched=patched)
+
+
+def _reach(row: dict[str, Any]) -> Reach:
+    return Reach(row.get("opened", {}), tuple(row.get("lacks", ())))
 
 
 def _flag(name: str, row: dict[str, Any]) -> Flag:

@@ -80,7 +80,7 @@ def schema_for(profile: Profile) -> FlagSchema:
     """
     name, version = profile.engine.name, profile.engine.version
     try:
-        return flag_schema(name, version)
+        return flag_schema(name, version, profile.image.patches)
     except OnecatError:
         if profile.name != NAME:
             raise

