@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from onecat.nvfp4.tensor_types import Array
@@ -51,9 +52,10 @@ class Deviation(NamedTuple):
 class Codec(Protocol):
     """One way to compute. A weight is [out, in], float32, float16 or bfloat16, in rows of memory, perhaps read-only.
 
-    Methods raise ValueError when a weight's in_features are no multiple of a block, and when it holds NaN or Inf,
-    saying how many. They use as many threads as `threads` says; temporary memory is bounded, a few tens of MB, however
-    large the weight.
+    Methods raise ValueError when a weight's in_features are no multiple of a block, when it holds NaN or Inf, saying
+    how many, and when codes and scales do not fit together. Neither has a code: compressed-tensors writes NaN as if it
+    were a zero. They use as many threads as `threads` says; temporary memory is bounded, a few MB for each thread,
+    however large the weight.
     """
 
     @property
@@ -62,7 +64,7 @@ class Codec(Protocol):
         ...
 
     def largest(self, weight: Array) -> float:
-        """The largest magnitude, exact."""
+        """The largest magnitude, exact; 0 for an empty weight."""
         ...
 
     def global_scale(self, largest: float) -> float:
@@ -72,26 +74,44 @@ class Codec(Protocol):
         """
         ...
 
-    def best_global_scale(self, weights: Array, search: Search) -> float:
-        """The scale of one tensor; with `mse` the one of a few candidates with the least squared error."""
+    def best_global_scale(self, weights: Array | Sequence[Array], search: Search) -> float:
+        """The scale that one weight or several share; with `mse` the one of a few with the least squared error."""
         ...
 
     def nvfp4(self, weight: Array, global_scale: float, search: Search = "minmax") -> Nvfp4:
         """Codes and block scales for a scale of the whole tensor as compressed-tensors stores it.
 
-        With `minmax` bit for bit what compressed-tensors 0.17.0 gives for the weight in float32.
+        With `minmax` bit for bit what compressed-tensors 0.17.0 gives for the weight in float32; with `mse` the squared
+        error is never larger than with `minmax`.
         """
         ...
 
-    def nvfp4_values(self, tensors: Nvfp4, multiplier: float, dtype: str) -> Array:
-        """The weight that codes mean: code * (block scale * multiplier) in float32, rounded once to `dtype`.
+    def weight_scale_2(self, largest: float) -> float:
+        """The float32 scale that ModelOpt stores for a tensor: largest / (448 * 6)."""
+        ...
 
-        multiplier: 1 / weight_global_scale of compressed-tensors, weight_scale_2 of ModelOpt.
+    def nvfp4_modelopt(self, weight: Array, weight_scale_2: float, search: Search = "minmax") -> Nvfp4:
+        """Codes and block scales as ModelOpt makes them (NVFP4QTensor of nvidia-modelopt 0.47.0); 0 means zeros."""
+        ...
+
+    def nvfp4_values(self, tensors: Nvfp4, multiplier: float, dtype: str, divisor: float = 1.0) -> Array:
+        """The weight that codes mean: code * (block scale * multiplier / divisor) in float32, rounded once to `dtype`.
+
+        multiplier: weight_scale_2 of ModelOpt; or 1 / weight_global_scale of compressed-tensors, as engines compute
+        it. divisor: weight_global_scale with a multiplier of 1, for what compressed-tensors itself decompresses.
         """
+        ...
+
+    def nvfp4_deviation(self, weight: Array, tensors: Nvfp4, multiplier: float, divisor: float = 1.0) -> Deviation:
+        """How far what codes mean, in float32, is from `weight`, without an array of all the values."""
         ...
 
     def fp8_block(self, weight: Array, block: tuple[int, int] = (128, 128)) -> ScaledCodes:
-        """E4M3 codes with a scale for each block of [out, in]; blocks at the edges are smaller."""
+        """E4M3 codes with a scale for each block of [out, in]; blocks at the edges are smaller.
+
+        (1, in) gives a scale for each channel, (out, in) one for the tensor. Bit for bit what compressed-tensors 0.17.0
+        gives for the weight in float32.
+        """
         ...
 
     def fp8_values(self, tensors: ScaledCodes, block: tuple[int, int] | None, dtype: str) -> Array:
@@ -99,6 +119,10 @@ class Codec(Protocol):
 
         block: [out, in] of one scale; None for scales of channels or of the whole tensor.
         """
+        ...
+
+    def fp8_deviation(self, weight: Array, tensors: ScaledCodes, block: tuple[int, int] | None) -> Deviation:
+        """How far what E4M3 codes mean, in float32, is from `weight`, without an array of all the values."""
         ...
 
     def deviation(self, weight: Array, values: Array) -> Deviation:
