@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from onecat.cli import model_inspect, model_pull, model_verify
+from onecat.cli import model_convert, model_dequantize, model_inspect, model_pull, model_verify
 from onecat.cli.groups import command_group
 
 
 def register(app: typer.Typer) -> None:
-    group = command_group("Look at checkpoints, verify them, fetch them.")
+    group = command_group("Look at checkpoints, verify, fetch and convert them.")
     model_inspect.add_to(group)
     model_verify.add_to(group)
     model_pull.add_to(group)
+    model_convert.add_to(group)
+    model_dequantize.add_to(group)
     app.add_typer(group, name="model")

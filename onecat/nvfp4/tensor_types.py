@@ -26,6 +26,7 @@ NUMPY_TYPES: dict[str, numpy.dtype[Any]] = {
     "BF16": numpy.dtype(ml_dtypes.bfloat16),
     "F8_E4M3": numpy.dtype(ml_dtypes.float8_e4m3fn),
     "F8_E5M2": numpy.dtype(ml_dtypes.float8_e5m2),
+    "F8_E8M0": numpy.dtype(ml_dtypes.float8_e8m0fnu),
 }
 """By the type names of the safetensors format; what is not here is copied as bytes and never computed with."""
 

@@ -1,0 +1,81 @@
+"""Reading what a plan is made from: configuration, headers, and the names of the files beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onecat.checkpoints import Checkpoint, inspect
+from onecat.checkpoints.consolidated import consolidated
+from onecat.checkpoints.directory import loaded_files
+from onecat.checkpoints.json_text import parse_json
+from onecat.errors import OnecatError
+from onecat.nvfp4.rewriting import SourceFiles, open_source
+
+NOT_WHOLE = frozenset({
+    "truncated", "overlong", "bad-header", "lfs-pointer", "missing-shard", "no-weights", "headers-only",
+    "incomplete-download", "dead-link", "unreadable", "missing-file", "bad-json", "unknown-dtype",
+})  # fmt: skip
+"""Problems of `inspect` that say that there is nothing whole to read."""
+
+
+@dataclass(frozen=True)
+class Original:
+    """A checkpoint that is to be made into another.
+
+    config: config.json. beside: names of all files in its directory.
+    """
+
+    directory: Path
+    checkpoint: Checkpoint
+    source: SourceFiles
+    config: Mapping[str, Any]
+    beside: tuple[str, ...]
+
+
+def open_original(directory: Path) -> Original:
+    """Read headers and configuration; no weight is loaded.
+
+    Of a directory that also holds Mistral's own copy of the weights the files with the names of transformers are taken.
+
+    Raises OnecatError when there is no whole checkpoint, OSError when it cannot be read.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise OnecatError(
+            f"{directory} is not a directory", expected="the directory of a checkpoint", where=str(directory)
+        )
+    checkpoint = inspect(directory)
+    broken = [each for each in checkpoint.problems if each.code in NOT_WHOLE]
+    if broken:
+        raise OnecatError(
+            f"{directory} holds no whole checkpoint: {Path(broken[0].where).name} {broken[0].text}",
+            expected="config.json and whole *.safetensors files",
+            where=broken[0].where,
+            next_steps=[broken[0].fix, f"onecat model verify {directory}"],
+            details=[f"{Path(each.where).name} {each.text}" for each in broken[1:9]],
+        )
+    beside = tuple(sorted(each.name for each in directory.iterdir() if each.is_file()))
+    return Original(
+        directory,
+        checkpoint,
+        open_source(directory, _files(directory, checkpoint, beside)),
+        parse_json((directory / "config.json").read_bytes()),
+        beside,
+    )
+
+
+def _files(directory: Path, checkpoint: Checkpoint, beside: tuple[str, ...]) -> tuple[str, ...]:
+    own = set(consolidated(checkpoint.files))
+    if not own:
+        return checkpoint.files
+    others = [name for name in beside if name.endswith(".safetensors") and name not in own]
+    if not others:
+        raise OnecatError(
+            "the weights have Mistral's own names, which most engines do not load",
+            expected="files with the names of transformers, model*.safetensors",
+            where=str(directory / min(own)),
+            next_steps=["download the copy with the names of transformers, and name its directory"],
+        )
+    return tuple(loaded_files(others, ()))
