@@ -1,0 +1,138 @@
+"""From a checkpoint and what a person wants to the files of the new one; nothing is written here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onecat import __version__
+from onecat.checkpoints import Checkpoint, read_quantization
+from onecat.checkpoints.safetensors_header import BITS
+from onecat.checkpoints.sources import CONFIG, INDEX
+from onecat.nvfp4.conversion.formats import Format, step
+from onecat.nvfp4.conversion.ignoring import expressions, full_names, wildcards
+from onecat.nvfp4.conversion.matrices import matrices
+from onecat.nvfp4.conversion.records import Request, Selection, Sizes
+from onecat.nvfp4.conversion.selection import select
+from onecat.nvfp4.rewriting import Made, Rewrite, Shard, SourceFiles, Step
+
+PROVENANCE = "onecat_conversion.json"
+"""A small file that says how the checkpoint was made; engines do not look at it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """work: for the executor. quantisation: what the new config.json, or the file beside it, says."""
+
+    work: Rewrite
+    selection: Selection
+    sizes: Sizes
+    quantisation: Mapping[str, Any]
+
+
+def plan(
+    request: Request, seen: Checkpoint, source: SourceFiles, config: dict[str, Any], copied: Sequence[str], form: Format
+) -> Plan:
+    """Raises OnecatError for a pattern that covers nothing, and when nothing is left to convert."""
+    selection = select(matrices(seen.architecture, source), form, request.include, request.ignore)
+    shards = _shards(source, selection, form)
+    documents = form.documents(config, _ignored(form, selection))
+    _hold_true(documents, selection)
+    texts = {name: _json(each) for name, each in documents.items()}
+    if len(shards) > 1:
+        texts[INDEX] = _json(_index(shards))
+    chosen = {
+        "scheme": request.scheme,
+        "naming": request.naming,
+        "search": request.search,
+        "include": sorted(request.include),
+        "ignore": sorted(request.ignore),
+        "onecat": __version__,
+    }
+    texts[PROVENANCE] = _json({"schema": "onecat.conversion/1", **chosen, "source": _fingerprint(source)})
+    work = Rewrite(
+        request.source, request.target, shards, texts, tuple(copied), {"command": "convert", **chosen},
+        restart=request.restart, replace=request.replace,
+    )  # fmt: skip
+    quantisation = documents.get("hf_quant_config.json") or documents[CONFIG]["quantization_config"]
+    return Plan(work, selection, _sizes(source, shards, selection), quantisation)
+
+
+def _ignored(form: Format, selection: Selection) -> tuple[str, ...]:
+    if form.container == "fp8":
+        return full_names(selection.left)
+    if form.container == "modelopt":
+        return wildcards(selection.left)
+    return expressions(selection.left, selection.modules)
+
+
+def _shards(source: SourceFiles, selection: Selection, form: Format) -> tuple[Shard, ...]:
+    """The source's files in their order; a group is where its first tensor was, other tensors where they were."""
+    of_tensor = {each.tensor: group for group in selection.groups for each in group.members}
+    begun: set[str] = set()
+    steps: dict[str, list[Step]] = {file: [] for file in source.headers}
+    for name, tensor in source.tensors.items():
+        group = of_tensor.get(name)
+        if group is None:
+            steps[tensor.file].append(Step(name, (Made(name, tensor.dtype, tensor.shape),), (name,)))
+        elif group.name not in begun:
+            begun.add(group.name)
+            steps[tensor.file].append(step(group, form))
+    return tuple(
+        Shard(file, tuple(those), dict(source.headers[file].metadata or {"format": "pt"}))
+        for file, those in steps.items()
+        if those
+    )
+
+
+def _index(shards: Sequence[Shard]) -> dict[str, Any]:
+    placed = {made.name: shard.file for shard in shards for each in shard.steps for made in each.outputs}
+    total = sum(size(made) for shard in shards for each in shard.steps for made in each.outputs)
+    return {"metadata": {"total_size": total}, "weight_map": dict(sorted(placed.items()))}
+
+
+def size(made: Made) -> int:
+    """Bytes of a tensor."""
+    return math.prod(made.shape) * BITS[made.dtype] // 8
+
+
+def _sizes(source: SourceFiles, shards: Sequence[Shard], selection: Selection) -> Sizes:
+    before = sum(each.bytes for each in source.tensors.values())
+    after = sum(size(made) for shard in shards for each in shard.steps for made in each.outputs)
+    largest = max((each.bytes for each in source.tensors.values()), default=0)
+    group = max((each.bytes for each in selection.groups), default=0)
+    return Sizes(before, after, max(largest, group + group // 2))
+
+
+def _hold_true(documents: Mapping[str, dict[str, Any]], selection: Selection) -> None:
+    """Whether the new configuration says of each module how it is stored. Raises RuntimeError: a fault of onecat."""
+    claimed = read_quantization(documents)
+    if claimed is None:
+        raise RuntimeError("the configuration of the new checkpoint claims no quantisation")
+    expected = {each.module: (each, True) for group in selection.groups for each in group.members}
+    expected |= {each.matrix.module: (each.matrix, False) for each in selection.left}
+    for module, (matrix, quantised) in expected.items():
+        told = claimed.scheme_of(module, matrix.kind, matrix.part) is not None
+        if told != quantised:
+            raise RuntimeError(f"the configuration of the new checkpoint says the wrong thing of {module}")
+
+
+def _fingerprint(source: SourceFiles) -> dict[str, Any]:
+    """What the checkpoint was made of: its directory's name, its tensors, and a digest of its headers."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(source.tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tensor.shape} {tensor.file} {tensor.begin}\n".encode())
+    return {
+        "directory": source.directory.absolute().name,
+        "tensors": len(source.tensors),
+        "bytes": sum(each.bytes for each in source.tensors.values()),
+        "headers_sha256": digest.hexdigest(),
+    }
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
