@@ -1,4 +1,4 @@
-"""The data that ships with onecat: where templates, profiles and patches lie, templates filled with values, tables.
+"""The data that ships with onecat: where templates, profiles, patches and models lie, templates filled, tables.
 
 In a wheel they lie inside the package; in a checkout (also an editable install) at the top of the repository.
 """
@@ -16,7 +16,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def resource_directory(name: str) -> Path:
-    """The directory `templates`, `profiles`, `patches` or `requirements`.
+    """The directory `templates`, `profiles`, `patches`, `models` or `requirements`.
 
     Raises FileNotFoundError when the installation is broken.
     """
@@ -24,6 +24,14 @@ def resource_directory(name: str) -> Path:
         if candidate.is_dir():
             return candidate
     raise FileNotFoundError(f"onecat's own directory {name}/ is missing beside {_PACKAGE}: reinstall onecat")
+
+
+def small_model() -> Path:
+    """The directory of the small real model: a checkpoint, text that it has not seen (held_out.txt), SHA256SUMS.
+
+    Raises FileNotFoundError when the installation is broken.
+    """
+    return resource_directory("models") / "small"
 
 
 def parse_table(text: str) -> Any:
