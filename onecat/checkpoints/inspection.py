@@ -17,6 +17,7 @@ from onecat.checkpoints.pulled import RESUME_PULL, STATE_DIRECTORY, unfinished_p
 from onecat.checkpoints.quantization import read_quantization
 from onecat.checkpoints.reconstruction import from_tensors
 from onecat.checkpoints.records import Checkpoint, Problem
+from onecat.checkpoints.rewritten import RESUME_REWRITE, REWRITE_DIRECTORY, unfinished_rewrite
 from onecat.checkpoints.safetensors_header import HeaderError
 from onecat.checkpoints.sources import CONFIG, INDEX, Source, documents_of, read_documents
 from onecat.errors import OnecatError
@@ -57,7 +58,7 @@ def inspect(path: Path) -> Checkpoint:
 
 
 def _told(directory: Path, source: Source) -> Source:
-    """The same, with what the directory is when it is no checkpoint, and that it is still being downloaded."""
+    """The same, with what the directory is when it is no checkpoint, and that it is still being downloaded or made."""
     other, unfinished = other_kind(directory), unfinished_pull(directory)
     problems = source.problems
     if other is not None:
@@ -69,6 +70,9 @@ def _told(directory: Path, source: Source) -> Source:
             Problem("incomplete-download", text, str(directory / STATE_DIRECTORY), RESUME_PULL),
             *problems,
         )
+    if (rewrite := unfinished_rewrite(directory)) is not None:
+        text = f"says that the checkpoint which is made here from {rewrite.source} has not come to its end"
+        problems = (Problem("incomplete-rewrite", text, str(directory / REWRITE_DIRECTORY), RESUME_REWRITE), *problems)
     return replace(source, problems=problems)
 
 

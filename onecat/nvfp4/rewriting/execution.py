@@ -1,18 +1,38 @@
-"""Carrying a plan out."""
+"""Carrying a plan out, or what an earlier run has left of it."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy
-
-from onecat.checkpoints.safetensors_header import BITS
-from onecat.nvfp4.rewriting.progress import Progress, Say, Show
-from onecat.nvfp4.rewriting.records import Contents, Rewrite, Shard, Step, StepReport
+from onecat import __version__
+from onecat.checkpoints.safetensors_header import HeaderError
+from onecat.errors import ExitCode, OnecatError
+from onecat.nvfp4.rewriting.failures import how_to_go_on, told
+from onecat.nvfp4.rewriting.layout import bytes_read, largest_tensor, layout_of, plan_digest
+from onecat.nvfp4.rewriting.making import write_part
+from onecat.nvfp4.rewriting.memory import Memory
+from onecat.nvfp4.rewriting.parts import Part
+from onecat.nvfp4.rewriting.places import check_places, folder_for, names_of, refuse_others
+from onecat.nvfp4.rewriting.placing import place_copy, place_text
+from onecat.nvfp4.rewriting.progress import Count, Say, Show
+from onecat.nvfp4.rewriting.records import Rewrite, StepReport
 from onecat.nvfp4.rewriting.source import SourceFiles
+from onecat.nvfp4.rewriting.state import (
+    State,
+    begin_anew,
+    clear,
+    end_state,
+    has_state,
+    only_run,
+    read_state,
+    refuse_another,
+    state_directory,
+    write_state,
+)
+from onecat.space import check_room, room
 
 
 @dataclass(frozen=True)
@@ -39,46 +59,130 @@ def rewrite(
 ) -> Rewritten:
     """Write the new checkpoint, or what an earlier run of the same work has left.
 
-    Raises OnecatError when the target holds something else, there is no room, or a step cannot be made (naming its
-    module); OSError when a file cannot be read or written. Nothing that looks finished is left then.
+    Raises OnecatError: a target that cannot be one or holds something else, another unfinished run there, a source
+    that changed, contents that a step refuses (naming its module), or no room before anything is written (exit codes 1
+    and 2); a second run (4); a full or failing disk in the middle (5). A KeyboardInterrupt and a kill leave what the
+    same call goes on with. Nothing that looks finished is there until all of it is.
     """
     began = time.monotonic()
-    work.target.mkdir(parents=True, exist_ok=True)
-    total = sum(source.tensors[name].bytes for shard in work.shards for step in shard.steps for name in step.reads)
-    reports: list[StepReport] = []
-    done = 0
-    for shard in work.shards:
-        with (work.target / shard.file).open("wb") as stream:
-            stream.write(_header(shard))
-            for step in shard.steps:
-                read = sum(source.tensors[name].bytes for name in step.reads)
-                made = _contents(step, source)
-                written = 0
-                for array in made.arrays:
-                    stream.write(numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8).data)
-                    written += array.nbytes
-                reports.append(StepReport(step.module, dict(made.measured), read, written))
-                done += read
-                show(Progress(done, total, time.monotonic() - began, step.module))
-    for name in work.copied:
-        shutil.copyfile(work.source / name, work.target / name)
-    for name, text in work.documents.items():
-        (work.target / name).write_text(text)
-    return Rewritten(tuple(reports), done, sum(each.bytes_written for each in reports), time.monotonic() - began)
+    check_places(work)
+    try:
+        run = _Run(work, source, show, say, began)
+        if not state_directory(work.target).exists():  # before anything is made
+            refuse_others(work)
+            run.check_room()
+        with only_run(work.target, say):
+            run.settle()
+            try:
+                return run.write()
+            except KeyboardInterrupt:
+                say(how_to_go_on(work.target))
+                raise
+    except OSError as error:
+        raise told(error, work.target, kept=has_state(work.target)) from error
 
 
-def _contents(step: Step, source: SourceFiles) -> Contents:
-    return Contents([source.raw(step.reads[0])]) if step.make is None else step.make(source)
+class _Run:
+    """One run; all but the beginning of it holds the target's lock."""
 
+    def __init__(self, work: Rewrite, source: SourceFiles, show: Show, say: Say, began: float) -> None:
+        self._work, self._source, self._say = work, source, say
+        self._folder = state_directory(work.target)
+        self._layouts = tuple(map(layout_of, work.shards))
+        total = sum(bytes_read(step, source) for shard in work.shards for step in shard.steps)
+        self._count = Count(total, began, show)
+        self._memory = Memory(largest_tensor(work, source))
+        self._state = State(
+            source=str(work.source.absolute()),
+            version=__version__,
+            identity=json.loads(json.dumps(dict(work.identity))),
+            files=source.fingerprints(),
+            plan=plan_digest(work, self._layouts),
+            writes=names_of(work),
+        )
 
-def _header(shard: Shard) -> bytes:
-    rows: dict[str, object] = {"__metadata__": dict(shard.metadata)}
-    position = 0
-    for step in shard.steps:
-        for name, dtype, shape in step.outputs:
-            size = int(numpy.prod(shape, dtype=numpy.int64)) * BITS[dtype] // 8
-            rows[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [position, position + size]}
-            position += size
-    text = json.dumps(rows, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
+    def settle(self) -> None:
+        """See that this run may write, and what it goes on with. Raises OnecatError."""
+        work = self._work
+        there = read_state(work.target) if has_state(work.target) else None
+        is_begun = has_state(work.target)
+        if is_begun and work.restart:
+            begin_anew(work.target, there)
+            is_begun = False
+        if is_begun:
+            refuse_another(work.target, there, self._state)
+            self.check_room()
+            return
+        clear(work.target)
+        refuse_others(work)
+        self.check_room()
+        write_state(work.target, self._state)
+        for name in names_of(work) if work.replace else ():
+            (work.target / name).unlink(missing_ok=True)
+
+    def check_room(self) -> None:
+        """Raises OnecatError when what is still to be written does not fit."""
+        work, parts = self._work, list(self._parts())
+        missing = sum(max(part.layout.size - part.allocated, 0) for part in parts)
+        missing += sum((work.source / name).stat().st_size for name in work.copied)
+        missing += sum(len(text.encode()) for text in work.documents.values())
+        files = 2 * len(parts) + len(work.copied) + len(work.documents)
+        check_room(work.target, room(work.target), missing, files, done="written")
+
+    def write(self) -> Rewritten:
+        """Write all that is missing."""
+        reports: list[StepReport] = []
+        reused = []
+        for part in self._parts():
+            if self._is_whole(part):
+                reused.append(part.shard.file)
+            else:
+                write_part(part, self._source, self._memory, self._count)
+            reports += part.reports
+        self._place_others()
+        return Rewritten(
+            tuple(reports),
+            self._count.done,
+            sum(each.bytes_written for each in reports),
+            self._count.seconds,
+            tuple(reused),
+            self._count.reused,
+        )
+
+    def _parts(self) -> Iterator[Part]:
+        for number, (shard, layout) in enumerate(zip(self._work.shards, self._layouts, strict=True)):
+            yield Part(self._folder, self._work.target, number, shard, layout)
+
+    def _is_whole(self, part: Part) -> bool:
+        """Whether an earlier run has finished a part; what is left of it otherwise is opened for writing."""
+        was_in_place = part.is_in_place
+        if part.verify_in_place(self._count.reuse):
+            return True
+        self._count.forget(part.reports)
+        if was_in_place:
+            self._say(f"{part.shard.file} is not what an earlier run wrote there: it is made anew")
+        part.open(self._count.reuse, anew=was_in_place)
+        return False
+
+    def _place_others(self) -> None:
+        """Put the small files in their places, the last of which makes it a checkpoint."""
+        work = self._work
+        if not self._is_source_unchanged():
+            raise OnecatError(
+                "the source was changed while it was read",
+                expected="nobody writes there until the new checkpoint is whole",
+                where=str(work.source),
+                next_steps=["type the same command again with --restart"],
+                code=ExitCode.NO,
+            )
+        for name in work.copied:
+            place_copy(work.source / name, folder_for(work.target, name), self._folder)
+        for name in names_of(work)[len(work.shards) + len(work.copied) :]:
+            place_text(work.documents[name], work.target / name, self._folder)
+        end_state(work.target)
+
+    def _is_source_unchanged(self) -> bool:
+        try:
+            return self._source.fingerprints() == self._state.files
+        except HeaderError:
+            return False

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
+
+from onecat.nvfp4.rewriting.records import StepReport
 
 
 class Progress(NamedTuple):
@@ -34,3 +37,33 @@ class Progress(NamedTuple):
 Show = Callable[[Progress], None]
 Say = Callable[[str], None]
 """Told one line that a person should know: what is reused, how to go on after a break."""
+
+
+class Count:
+    """Counts the bytes of the source that are done, and shows them. reused: those of an earlier run."""
+
+    def __init__(self, total: int, began: float, show: Show) -> None:
+        self._total, self._began, self._show = total, began, show
+        self.done = self.reused = 0
+
+    @property
+    def seconds(self) -> float:
+        """Since the run began."""
+        return time.monotonic() - self._began
+
+    def add(self, count: int, module: str) -> None:
+        """So many bytes of a module are done."""
+        self.done += count
+        self._show(Progress(self.done, self._total, self.seconds, module, self.reused))
+
+    def reuse(self, report: StepReport) -> None:
+        """A step that an earlier run has done was found right."""
+        self.done += report.bytes_read
+        self.reused += report.bytes_read
+        self._show(Progress(self.done, self._total, self.seconds, report.module, self.reused, checked=True))
+
+    def forget(self, reports: list[StepReport]) -> None:
+        """Steps that were found right are done anew all the same."""
+        count = sum(each.bytes_read for each in reports)
+        self.done -= count
+        self.reused -= count

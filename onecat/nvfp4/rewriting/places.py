@@ -1,0 +1,154 @@
+"""Where a checkpoint may be written: beside its source, over nothing, and in no place that a name leads to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from onecat.checkpoints.rewritten import REWRITE_DIRECTORY
+from onecat.errors import ExitCode, OnecatError
+from onecat.nvfp4.rewriting.records import Rewrite
+
+_MAY_BE_THERE = (REWRITE_DIRECTORY, "lost+found")
+_WEIGHTS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json")
+"""What loaders take for weights."""
+
+
+def names_of(work: Rewrite) -> tuple[str, ...]:
+    """All files that a plan writes, in the order in which they come into their places; config.json is the last."""
+    documents = sorted(work.documents, key=lambda name: (name == "config.json", name))
+    return (*(shard.file for shard in work.shards), *work.copied, *documents)
+
+
+def check_places(work: Rewrite) -> None:
+    """Raises OnecatError for a target that cannot be one, and for names of files that lead out of it."""
+    source, target = work.source.resolve(), work.target.resolve()
+    if target == source:
+        raise _wrong("the new checkpoint would be written over the one that it is made from", work.target)
+    if source in target.parents:
+        raise _wrong(f"{work.target} lies in the checkpoint that is read", work.target)
+    if target.exists() and not target.is_dir():
+        raise _wrong(f"{work.target} is no directory", work.target)
+    for name in [*(shard.file for shard in work.shards), *work.documents]:
+        _check_name(name, work, folders=False)
+    for name in work.copied:
+        _check_name(name, work, folders=True)
+    seen: set[str] = set()
+    for name in names_of(work):
+        if name in seen:
+            raise _strange(name, "stands for two files", work)
+        seen.add(name)
+    _check_writable(work.target)
+
+
+def is_plain(name: str, *, folders: bool) -> bool:
+    """Whether a name stays in the directory that it is put to, and is none of ours. folders: it may be in some."""
+    parts = name.split("/")
+    try:
+        lengths = [len(os.fsencode(part)) for part in parts]
+    except UnicodeEncodeError:
+        return False
+    return (
+        (folders or len(parts) == 1)
+        and not any(part in ("", ".", "..") or "\0" in part for part in parts)
+        and parts[0].casefold() != REWRITE_DIRECTORY
+        and max(lengths) <= 255
+    )
+
+
+def _check_name(name: str, work: Rewrite, *, folders: bool) -> None:
+    if not is_plain(name, folders=folders):
+        raise _strange(name, "is no plain file name", work)
+
+
+def _strange(name: str, why: str, work: Rewrite) -> OnecatError:
+    return OnecatError(
+        f"the source has a file whose name {why}: {name!a}",
+        expected="names without folders, as model-00001-of-00002.safetensors, each once",
+        where=str(work.source),
+        next_steps=[f"onecat model verify {work.source}", "rename that file, and correct the index"],
+        code=ExitCode.NO,
+    )
+
+
+def _wrong(found: str, target: Path) -> OnecatError:
+    return OnecatError(
+        found, expected="a new directory", where=str(target), next_steps=["name another directory"], code=ExitCode.USAGE
+    )
+
+
+def _check_writable(target: Path) -> None:
+    """Raises OnecatError when this user may not make the target, or files in it."""
+    try:
+        there = next(each for each in (target.absolute(), *target.absolute().parents) if each.exists())
+        by_mode = os.access(there, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+        is_folder, where = there.is_dir(), there
+    except PermissionError as error:
+        by_mode, is_folder, where = False, True, Path(error.filename or target)
+    if not is_folder:
+        raise _wrong(f"{where} is a file, and would have to be a directory", target)
+    if not by_mode:
+        raise OnecatError(
+            f"you may not write to {where}",
+            expected="a directory of your own",
+            where=str(target),
+            next_steps=["name another directory, or check its owner and mode: ls -ld"],
+        )
+
+
+def refuse_others(work: Rewrite) -> None:
+    """Raises OnecatError when a target in which no run is under way holds something.
+
+    With `replace` only when that cannot be replaced, or would be taken for a part of the new checkpoint.
+    """
+    if not work.target.is_dir():
+        return
+    there = sorted(each.name for each in os.scandir(work.target) if each.name not in _MAY_BE_THERE)
+    if there and not work.replace:
+        raise _not_empty(work.target, there)
+    names = names_of(work)
+    for name in there:
+        if name not in names and name.endswith(_WEIGHTS):
+            raise OnecatError(
+                f"{name} is there, would stay there, and would be taken for a part of the new checkpoint",
+                where=str(work.target / name),
+                next_steps=["move it away, or name another directory"],
+                code=ExitCode.NO,
+            )
+    for name in names:
+        if (work.target / name).is_dir() and not (work.target / name).is_symlink():
+            raise OnecatError(
+                f"{name} is a directory there, and a file of that name is to be written",
+                where=str(work.target / name),
+                next_steps=["move it away, or name another directory"],
+                code=ExitCode.NO,
+            )
+
+
+def _not_empty(target: Path, there: list[str]) -> OnecatError:
+    is_finished = "config.json" in there and any(name.endswith(".safetensors") for name in there)
+    more = f" and {len(there) - 1} more" if len(there) > 1 else ""
+    return OnecatError(
+        f"{target} holds a finished checkpoint" if is_finished else f"{target} holds other things: {there[0]}{more}",
+        expected="a new or an empty directory, or one in which this was begun",
+        where=str(target),
+        details=there[:20],
+        next_steps=["name another directory", "or have files of the same names replaced: add --replace"],
+        code=ExitCode.NO,
+    )
+
+
+def folder_for(target: Path, name: str) -> Path:
+    """Where a file of a checked name goes; its folders are made. Raises OnecatError when a link is among them."""
+    place = target / name
+    for folder in reversed([each for each in place.parents if target in each.parents]):
+        if folder.is_symlink():
+            raise OnecatError(
+                f"{folder} is a link; files of the new checkpoint would be written where it leads",
+                expected="a directory that onecat made itself",
+                where=str(folder),
+                next_steps=["remove that link, then type the same command again"],
+                code=ExitCode.NO,
+            )
+        folder.mkdir(exist_ok=True)
+    return place
