@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from onecat.cli import model_convert, model_dequantize, model_inspect, model_pull, model_verify
+from onecat.cli import model_convert, model_dequantize, model_inspect, model_pull, model_repack, model_verify
 from onecat.cli.groups import command_group
 
 
@@ -15,4 +15,5 @@ def register(app: typer.Typer) -> None:
     model_pull.add_to(group)
     model_convert.add_to(group)
     model_dequantize.add_to(group)
+    model_repack.add_to(group)
     app.add_typer(group, name="model")
