@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 cat >&2 <<'TEXT'
-onecat quickstart: a virtual environment (.venv), a native vLLM for the CPU, a tiny model made on the spot, and one
+onecat quickstart: a virtual environment (.venv), a native vLLM for the CPU, the small model of this checkout, and one
 chat completion. The first run downloads about 0.6 GB and needs about 3 GB of disk; later runs download nothing.
 Ctrl-C at any time: the same command goes on from there. ONECAT_HOME=/some/where moves all but .venv to another disk.
 TEXT

@@ -1,4 +1,4 @@
-"""`onecat quickstart`: the whole way on this machine, from doctor to a chat completion, with a tiny model."""
+"""`onecat quickstart`: the whole way on this machine, from doctor to a chat completion, with the small model."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ CONFIGURATION = """\
 name: quickstart
 profile: {profile}
 model:
-  path: tiny
-  served_name: tiny
+  path: small
+  served_name: small
 port: {port}
 proxy:
   kind: nginx
   listen: 127.0.0.1:{proxy_port}
-start:
-  # The weights are random, so one token repeated is no sign of a fault here.
-  allow_repeated_token: true
 """
+MODEL = "small"
+PROMPT = "And the king said unto"
+KIND = "goes on with a text in the words of the King James Bible, and answers no questions"
+ANSWER_TOKENS = 40
 
 
 def register(app: typer.Typer) -> None:
-    app.command("quickstart", help="Doctor, tiny model, build, up, one chat completion: all on this machine.")(
+    app.command("quickstart", help="Doctor, small model, build, up, one chat completion: all on this machine.")(
         quickstart
     )
 
@@ -45,7 +46,6 @@ def quickstart(
     runtime: Annotated[Literal["native", "container"], typer.Option("--runtime", help="What it runs in.")] = "native",
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (onecat.quickstart/1).")] = False,
 ) -> None:
-    from onecat.checkpoints import inspect, write_tiny_checkpoint
     from onecat.cli.build import build_for
     from onecat.cli.judging import settings_of
     from onecat.cli.machines import local_machine
@@ -66,24 +66,18 @@ def quickstart(
     facts = collect_local()
     configuration = _configuration(directory, facts)
     settings = Settings(runtime=runtime, own_ports=own_ports(local_machine()))
-    _examine(facts, profile, settings_of(load_deployment(configuration), settings))
+    deployment = load_deployment(configuration)
+    _examine(facts, profile, settings_of(deployment, settings))
     _step("checkpoint")
-    model = directory / "tiny"
-    if not model.is_dir() or inspect(model).problems:
-        write_tiny_checkpoint(model)
-    checkpoint = inspect(model)
-    console.progress(
-        f"  {model}: Llama, {checkpoint.parameters / 1e6:.1f} M random parameters, "
-        f"{checkpoint.weight_bytes / 1e6:.1f} MB; its answers are noise"
-    )
+    _put_small_model(directory / MODEL)
+    _describe(Path(deployment.model.path), directory / MODEL)
     _step("build")
     build_for(profile, runtime)
     _step("up")
     prepared = prepare(configuration, {"runtime": runtime})
     release = bring_up(prepared)
     _step("ask")
-    question = "Hello! Who are you?"
-    answer = _ask(release, prepared.deployment, question)
+    answer = _ask(release, prepared.deployment)
     if as_json:
         console.print_json(
             {
@@ -92,11 +86,12 @@ def quickstart(
                 "release": release.number,
                 "runtime": runtime,
                 "configuration": str(configuration),
+                "prompt": PROMPT,
                 "answer": answer,
             }
         )
         return
-    _tell(release, prepared.deployment, configuration, question, answer)
+    _tell(release, prepared.deployment, configuration, answer)
 
 
 def _step(name: str) -> None:
@@ -134,7 +129,33 @@ def _configuration(directory: Path, facts: Facts) -> Path:
     return path
 
 
-def _ask(release: Release, deployment: Deployment, question: str) -> str:
+def _put_small_model(directory: Path) -> None:
+    """Copy the small model into `directory`, where files are missing or other ones. Raises OSError."""
+    from onecat.files import write_atomically
+    from onecat.resources import small_model
+
+    directory.mkdir(parents=True, exist_ok=True)
+    for source in small_model().iterdir():
+        content, place = source.read_bytes(), directory / source.name
+        if not place.is_file() or place.read_bytes() != content:
+            # A server in a container runs as another user.
+            write_atomically(place, content, mode=0o644)
+
+
+def _describe(model: Path, small: Path) -> None:
+    """Tell what is served: the small model, or what someone named in the configuration instead."""
+    from onecat.checkpoints import inspect
+
+    checkpoint = inspect(model)
+    console.progress(
+        f"  {model}: {checkpoint.architecture.name}, {checkpoint.parameters / 1e6:.1f} M parameters, "
+        f"{checkpoint.weight_bytes / 1e6:.1f} MB"
+    )
+    if model == small:
+        console.progress(f"  it {KIND}")
+
+
+def _ask(release: Release, deployment: Deployment) -> str:
     """One chat completion at the release's public endpoint. Raises OnecatError when there is no answer."""
     from onecat import deploy
     from onecat.deploy.preflight import read_secret, secret_of
@@ -142,7 +163,9 @@ def _ask(release: Release, deployment: Deployment, question: str) -> str:
 
     key = read_secret(secret_of(deployment))
     try:
-        return deploy.ask(release.endpoint, release.model, question, max_tokens=16, timeout=60, api_key=key).text
+        return deploy.ask(
+            release.endpoint, release.model, PROMPT, max_tokens=ANSWER_TOKENS, timeout=60, api_key=key
+        ).text
     except deploy.SmokeFailure as failure:
         raise OnecatError(
             f"the chat completion failed: {failure.reason}",
@@ -152,18 +175,19 @@ def _ask(release: Release, deployment: Deployment, question: str) -> str:
         ) from failure
 
 
-def _tell(release: Release, deployment: Deployment, configuration: Path, question: str, answer: str) -> None:
+def _tell(release: Release, deployment: Deployment, configuration: Path, answer: str) -> None:
     import json
     import shlex
     import shutil
 
     from onecat.deploy.preflight import secret_of
 
-    body = json.dumps({"model": release.model, "messages": [{"role": "user", "content": "Hello!"}]})
+    messages = [{"role": "user", "content": PROMPT}]
+    body = json.dumps({"model": release.model, "max_tokens": ANSWER_TOKENS, "messages": messages})
     through = "through nginx" if release.proxied else "directly (nginx is not installed)"
-    print(f"question: {question}")
+    print(f"prompt:   {PROMPT}")
     print(f"answer:   {answer!r}")
-    print(f"          from a real vLLM, {through}; noise, because the weights are random")
+    print(f"          from a real vLLM, {through}")
     print()
     print("What to do next:")
     if shutil.which("onecat") is None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Report = Callable[[str], None]
 
-DATA = ("templates", "profiles", "patches", "requirements")
+DATA = ("templates", "profiles", "patches", "models", "requirements")
 OLDEST_GLIBC = "2.31"  # of Debian 11 and Ubuntu 20.04, the oldest systems that onecat is installed on
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 

@@ -13,6 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
+from onecat.resources import small_model
+from tests.recognisable import recognise
 from tests.testbed.command import Onecat
 
 REPOSITORY = Path(__file__).parents[2]
@@ -21,7 +23,7 @@ pytestmark = pytest.mark.engine
 
 
 def ask(endpoint: str) -> str:
-    body = {"model": "tiny", "max_tokens": 8, "messages": [{"role": "user", "content": "hello"}]}
+    body = {"model": "small", "max_tokens": 8, "messages": [{"role": "user", "content": "hello"}]}
     answer = httpx.post(f"{endpoint}/v1/chat/completions", json=body, timeout=60, trust_env=False)
     assert answer.status_code == 200, answer.text
     return str(answer.json()["choices"][0]["message"]["content"])
@@ -49,6 +51,7 @@ def test_make_quickstart_on_a_clean_checkout_answers_through_nginx(
         timeout=900,
     )
     assert done.returncode == 0, done.stderr[-4000:]
+    assert "answers no questions" in done.stderr
     assert "answer:" in done.stdout
     assert "from a real vLLM, through nginx" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
@@ -63,6 +66,7 @@ def test_make_quickstart_on_a_clean_checkout_answers_through_nginx(
     again = quickstarted("quickstart", "--json").expect(0).json()
     assert time.monotonic() - started < 20
     assert (again["endpoint"], again["release"]) == (status["endpoint"], 1)
+    assert recognise(again["answer"], small_model()).is_language, again["answer"]
 
 
 def test_an_interrupted_quickstart_leaves_nothing_running_and_goes_on_from_there(

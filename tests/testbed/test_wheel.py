@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-SHIPPED = ("templates", "profiles", "patches")
+SHIPPED = ("templates", "profiles", "patches", "models")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def run(program: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProces
 
 
 def shipped_files() -> set[str]:
-    """Every tracked file of the three data folders."""
+    """Every tracked file of the data folders."""
     # `sudo make test` reads a checkout of somebody else.
     listing = subprocess.run(
         ["git", "-c", "safe.directory=*", "ls-files", "-z", *SHIPPED], cwd=REPOSITORY, capture_output=True, check=True

@@ -7,7 +7,7 @@ import pytest
 from onecat.resources import parse_table, resource_directory
 
 
-@pytest.mark.parametrize("name", ["templates", "profiles", "patches"])
+@pytest.mark.parametrize("name", ["templates", "profiles", "patches", "models"])
 def test_shipped_directories_are_found_and_hold_files(name: str) -> None:
     assert any(path.is_file() for path in resource_directory(name).rglob("*"))
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from onecat.cli.quickstart import _tell
+from onecat.cli.quickstart import _put_small_model, _tell
 from onecat.config import Deployment
 from onecat.deploy import Release
+from onecat.resources import small_model
 
 
 def told(capsys: pytest.CaptureFixture[str], **secrets: Any) -> str:
@@ -20,7 +21,7 @@ def told(capsys: pytest.CaptureFixture[str], **secrets: Any) -> str:
         directory="/home/me/releases/0003",
         runtime="native",
         profile="cpu",
-        model="tiny",
+        model="small",
         host="127.0.0.1",
         port=8000,
         endpoint="http://127.0.0.1:8080",
@@ -29,8 +30,8 @@ def told(capsys: pytest.CaptureFixture[str], **secrets: Any) -> str:
         fingerprint="0123456789ab",
         created_at="2026-11-29T16:00:00Z",
     )
-    values = {"name": "mine", "profile": "cpu", "model": {"path": "/models/tiny"}, "secrets": secrets}
-    _tell(release, Deployment.model_validate(values), Path("/home/me/onecat.yaml"), "Hello!", "noise")
+    values = {"name": "mine", "profile": "cpu", "model": {"path": "/models/small"}, "secrets": secrets}
+    _tell(release, Deployment.model_validate(values), Path("/home/me/onecat.yaml"), "the people")
     return capsys.readouterr().out
 
 
@@ -54,3 +55,23 @@ def test_the_commands_name_the_deployment_that_was_started(capsys: pytest.Captur
 def test_with_a_key_the_command_sends_it_without_showing_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Authorization: Bearer $(cat /home/me/key)" in curl(told(capsys, api_key={"file": "/home/me/key"}))
     assert "Authorization: Bearer $MY_KEY" in curl(told(capsys, api_key={"env": "MY_KEY"}))
+
+
+def test_the_small_model_is_copied_once_and_repaired_when_a_file_is_damaged(tmp_path: Path) -> None:
+    place = tmp_path / "quickstart" / "small"
+
+    def copied() -> dict[str, int]:
+        _put_small_model(place)
+        assert {path.name: path.read_bytes() for path in place.iterdir()} == shipped
+        # A server in a container reads them as another user.
+        assert all(path.stat().st_mode & 0o444 == 0o444 for path in place.iterdir())
+        return {path.name: path.stat().st_ino for path in place.iterdir()}
+
+    shipped = {path.name: path.read_bytes() for path in small_model().iterdir()}
+    first = copied()
+    assert copied() == first
+    (place / "tokenizer.json").unlink()
+    with (place / "model.safetensors").open("r+b") as stream:
+        stream.truncate(1000)
+    again = copied()
+    assert {name for name in first if first[name] != again[name]} >= {"model.safetensors"}

@@ -32,7 +32,7 @@ def test_it_is_the_same_each_time_and_holds_all_data() -> None:
     name, content = own_wheel()
     assert (name, content) == own_wheel() and name == f"onecat-{__version__}-py3-none-any.whl"
     names = set(zipfile.ZipFile(io.BytesIO(content)).namelist())
-    for folder in ("profiles", "templates", "patches"):
+    for folder in ("profiles", "templates", "patches", "models"):
         shipped = {path for path in (REPOSITORY / folder).rglob("*") if path.is_file() and path.suffix != ".pyc"}
         assert {f"onecat/{path.relative_to(REPOSITORY).as_posix()}" for path in shipped} <= names
     assert "onecat/requirements/core.lock" in names and "onecat/requirements/dev.lock" not in names
