@@ -25,6 +25,11 @@ def numbered(names: Iterable[str]) -> list[str]:
     return [name for name in names if (found := _SHARD.match(name)) and found["stem"] == "model"]
 
 
+def is_numbered(name: str) -> bool:
+    """Whether a name is one of a series (`model-00001-of-00003.safetensors`), with any number of digits."""
+    return _SHARD.match(name) is not None
+
+
 def missing_of_series(names: Iterable[str]) -> list[str]:
     """Names of a numbered series that are not there."""
     there = set(names)

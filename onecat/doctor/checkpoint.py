@@ -57,9 +57,19 @@ def checkpoint_of(context: Context) -> Checkpoint:
 
 
 def faults_of(context: Context) -> tuple[Fault, ...]:
-    """What is wrong with the directory; only for checks that require `whole_directory`."""
+    """What is wrong with the directory, nothing where there is none; only for checks that require `read`."""
     assert context.settings.assessment is not None
     return context.settings.assessment.faults or ()
+
+
+def untold_of(context: Context) -> tuple[Fault, ...]:
+    """What `model inspect` says beside `faults_of`, as `model verify` tells it; only for checks that require `read`."""
+    from pathlib import Path
+
+    from onecat.checkpoints.integrity import untold
+
+    seen = checkpoint_of(context)
+    return tuple(untold(seen, Path(seen.directory), {fault.code for fault in faults_of(context)}))
 
 
 def verdicts(faults: Iterable[Fault], fine: str, model: str) -> Iterator[Verdict]:

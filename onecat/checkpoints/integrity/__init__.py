@@ -5,6 +5,7 @@ in rules/, a new form of checksum lists a file in manifests/.
 """
 
 from onecat.checkpoints.integrity.assessment import Assessment, assess
+from onecat.checkpoints.integrity.claims import untold
 from onecat.checkpoints.integrity.contents import Contents, read_contents
 from onecat.checkpoints.integrity.manifests import Manifest, find_manifests, read_manifest, text_of
 from onecat.checkpoints.integrity.progress import Progress
@@ -28,5 +29,6 @@ __all__ = [
     "read_manifest",
     "static_faults",
     "text_of",
+    "untold",
     "verify",
 ]

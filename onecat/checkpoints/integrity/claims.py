@@ -14,8 +14,11 @@ ALSO_TOLD_AS = {
     "tied-head-stored": "head-beside-tied",
     "missing-scales": "missing-scale",
     "headers-only": "truncated",
+    "group-size-differs": "scale-shape",
+    "block-differs": "scale-shape",
 }
-"""Codes of `inspect` and the fault that says the same with the file and its tensors."""
+"""Codes of `inspect` and the fault that says the same with the file and its tensors. Of scales that fit no size at all,
+`inspect` tells the size that comes nearest."""
 
 SOURCE = "https://huggingface.co/docs/transformers/main_classes/configuration"
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
-from onecat.doctor.checkpoint import checkpoint_of, faults_of, is_hub_name, read, verdicts, whole_directory
+from onecat.doctor.checkpoint import (
+    checkpoint_of,
+    faults_of,
+    is_hub_name,
+    read,
+    untold_of,
+    verdicts,
+    whole_directory,
+)
 from onecat.doctor.context import Context
 from onecat.doctor.registry import Verdict, check
 from onecat.doctor.units import counted
@@ -14,9 +21,12 @@ SCALES = ("scale-shape", "packed-shape", "missing-scale", "orphan-scale", "fused
 FILES = (
     "missing-shard", "no-weights", "no-index", "bad-index", "lfs-pointer", "truncated", "overlong", "bad-header",
     "unknown-dtype", "unreadable", "missing-file", "bad-json", "missing-tokenizer",
-    "dead-link", "incomplete-download",
+    "dead-link", "incomplete-download", "headers-only",
 )  # fmt: skip
-"""Problems of `inspect` that model.checkpoint tells."""
+"""Problems of `inspect` that model.checkpoint tells, where no rule of `model verify` says the same."""
+
+CLAIMED = ("group-size-differs", "block-differs")
+"""Faults of what a configuration claims: model.configuration tells them."""
 
 NVFP4 = (
     "https://github.com/vllm-project/compressed-tensors/blob/main/src/compressed_tensors/compressors/nvfp4/helpers.py"
@@ -53,7 +63,8 @@ def model_checkpoint(context: Context) -> Iterator[Verdict]:
         return
     seen = checkpoint_of(context)
     files = counted(len(seen.files), "weight file")
-    faults = [fault for fault in faults_of(context) if fault.code not in SCALES]
+    faults = [fault for fault in faults_of(context) if fault.code not in {*SCALES, *CLAIMED}]
+    faults += [fault for fault in untold_of(context) if fault.code in FILES]
     yield from verdicts(faults, f"The checkpoint is whole: {files}, {seen.weight_bytes / 1e9:.1f} GB", seen.directory)
 
 
@@ -71,7 +82,7 @@ def model_scales(context: Context) -> Iterator[Verdict]:
     if seen.quantization is None:
         yield Verdict("pass", "The checkpoint is not quantised: it has no scales", seen.directory)
         return
-    faults = [fault for fault in faults_of(context) if fault.code in SCALES]
+    faults = [fault for fault in (*faults_of(context), *untold_of(context)) if fault.code in SCALES]
     yield from verdicts(faults, f"All scales fit their weights ({seen.quantization.scheme})", seen.directory)
 
 
@@ -86,19 +97,11 @@ def model_scales(context: Context) -> Iterator[Verdict]:
 def model_configuration(context: Context) -> Iterator[Verdict]:
     """What config.json claims of quantisation and sizes against the tensors."""
     seen = checkpoint_of(context)
-    told = {fault.code for fault in context.settings.assessment.faults or ()} if context.settings.assessment else set()
-    problems = [problem for problem in seen.problems if problem.code not in {*FILES, *told}]
-    for problem in problems:
-        yield Verdict(
-            problem.severity,
-            f"{problem.where} {problem.text}",
-            problem.where,
-            (f"{problem.where}: {problem.text}",),
-            (problem.fix or f"onecat model inspect {shlex.quote(seen.directory)}",),
-        )
-    if not any(problem.severity in ("fail", "warn") for problem in problems):
-        name = seen.architecture.name or "an architecture that config.json does not name"
-        yield Verdict("pass", f"Configuration and tensors agree ({name})", seen.directory)
+    elsewhere = SCALES if whole_directory(context) is not None else (*SCALES, *FILES)
+    faults = [fault for fault in faults_of(context) if fault.code in CLAIMED]
+    faults += [fault for fault in untold_of(context) if fault.code not in elsewhere]
+    name = seen.architecture.name or "an architecture that config.json does not name"
+    yield from verdicts(faults, f"Configuration and tensors agree ({name})", seen.directory)
 
 
 @check(

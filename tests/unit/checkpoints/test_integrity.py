@@ -33,7 +33,7 @@ def codes(directory: Path) -> dict[str, str]:
     return {fault.code: fault.severity for fault in static_faults(read_contents(directory))}
 
 
-CLAIMS = ("stored-not-claimed", "missing-quant-method", "missing-architectures", "group-size-differs")
+CLAIMS = ("stored-not-claimed", "missing-quant-method", "missing-architectures")
 """Codes of what a configuration says of its tensors: most directories here have one that says nothing."""
 
 
@@ -326,10 +326,10 @@ BAD: dict[str, tuple[dict[str, Made], dict[str, Any], str, str]] = {
         {"e.experts.up_proj_blocks": ("U8", [2, 4, 3, 16], None), "e.experts.up_proj_scales": ("U8", [2, 4, 4], None)},
         {}, "scale-shape", "expected [2, 4, 3]",
     ),
-    "int4 of another group": (*int4(64, [8, 4]), "scale-shape", "groups of 64"),
-    "gptq of another group": (
-        {"m.qweight": ("I32", [16, 8], None), "m.scales": ("F16", [4, 8], None), "m.qzeros": ("I32", [4, 1], None)},
-        {"quantization_config": {"bits": 4, "group_size": 64}}, "scale-shape", "expected [2, 8]",
+    "int4 of no group": (*int4(64, [8, 5]), "scale-shape", "groups of 64"),
+    "gptq of other zero points": (
+        {"m.qweight": ("I32", [16, 8], None), "m.scales": ("F16", [2, 8], None), "m.qzeros": ("I32", [4, 1], None)},
+        {"quantization_config": {"bits": 4, "group_size": 64}}, "scale-shape", "zero points of [4, 1]",
     ),
     "gptq of other outputs": (
         {"m.qweight": ("I32", [16, 8], None), "m.scales": ("F16", [4, 9], None)}, {}, "scale-shape", "of outputs",
@@ -343,6 +343,82 @@ def test_scales_that_do_not_fit_their_weights_are_told_with_what_was_expected(ca
     fault = only(write_checkpoint(tmp_path / "m", tensors, {"x": 1, **config}))
     assert (fault.code, fault.severity) == (code, "fail")
     assert text.replace("checkpoint: n", "checkpoint have one: n") in fault.text
+
+
+def gptq(groups: int) -> dict[str, Made]:
+    """A module of 128 inputs and 8 outputs in 4 bits."""
+    return {
+        "m.qweight": ("I32", [16, 8], None),
+        "m.scales": ("F16", [groups, 8], None),
+        "m.qzeros": ("I32", [groups, 1], None),
+    }
+
+
+def of_blocks(rows: int, columns: int) -> dict[str, Made]:
+    return {"m.weight": ("F8_E4M3", [256, 512], None), "m.weight_scale_inv": ("F32", [rows, columns], None)}
+
+
+OTHER_SIZES: dict[str, tuple[dict[str, Made], dict[str, Any], str]] = {
+    "int4": (*int4(64, [8, 4]), "group-size-differs: claims groups of 64, stored is 32"),
+    "gptq": (gptq(4), {"bits": 4, "group_size": 64}, "group-size-differs: claims groups of 64, stored is 32"),
+    "gptq rows": (
+        gptq(1), {"bits": 4, "group_size": 32},
+        "group-size-differs: claims groups of 32, stored is one group for each row",
+    ),
+    "awq": (
+        {"m.qweight": ("I32", [128, 2], None), "m.scales": ("F16", [2, 16], None), "m.qzeros": ("I32", [2, 2], None)},
+        {"quant_method": "awq", "bits": 4, "group_size": 128}, "group-size-differs: claims groups of 128, stored is 64",
+    ),
+    "nvfp4": (
+        {name: made for name, made in NVFP4.items()},
+        {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 32},
+        "group-size-differs: claims groups of 32, stored is 16",
+    ),
+    "fp8 blocks": (
+        of_blocks(4, 8), {"quant_method": "fp8", "weight_block_size": [128, 128]},
+        "block-differs: claims blocks of 128 x 128, stored is 64 x 64",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OTHER_SIZES)
+def test_one_wrong_size_in_config_json_is_told_once_and_it_is_config_json_that_is_to_be_mended(
+    case: str, tmp_path: Path
+) -> None:
+    tensors, stated, told = OTHER_SIZES[case]
+    config = stated if "quantization_config" in stated else {"quantization_config": stated}
+    names = {name.replace("m.", "model.layers.0.mlp.down_proj."): made for name, made in tensors.items()}
+    directory = write_checkpoint(tmp_path / "m", names, {"architectures": ["LlamaForCausalLM"], **config})
+    (fault,) = [each for each in beside_claims(directory) if each.code != "container-differs"]
+    assert f"{fault.code}: {fault.text}".startswith(f"{told}: model.layers.0.mlp.down_proj")
+    assert (fault.severity, fault.where) == ("fail", "config.json")
+    assert "correct" in fault.fix and "download" not in fault.fix
+
+
+def test_one_torn_file_does_not_make_the_configuration_wrong(tmp_path: Path) -> None:
+    tensors = {f"{index}.{name}": made for index in range(3) for name, made in gptq(4).items()}
+    tensors |= {f"3.{name}": made for name, made in gptq(2).items()}
+    directory = write_checkpoint(tmp_path / "m", tensors, {"quantization_config": {"bits": 4, "group_size": 32}})
+    faults = {fault.code: fault for fault in static_faults(read_contents(directory))}
+    assert "group-size-differs" not in faults
+    assert faults["scale-shape"].text.endswith("expected [4, 8]: 3.m")
+    assert "download" in faults["scale-shape"].fix
+
+
+def test_scales_of_another_group_than_nvfp4_has_are_wrong_themselves_and_told_once(tmp_path: Path) -> None:
+    module = "model.layers.0.mlp.down_proj"
+    tensors: dict[str, Made] = {
+        f"{module}.weight": ("U8", [4, 64], None),
+        f"{module}.weight_scale": ("F8_E4M3", [4, 4], None),
+        f"{module}.weight_scale_2": ("F32", [], None),
+    }
+    stated = {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}
+    directory = write_checkpoint(
+        tmp_path / "m", tensors, {"architectures": ["LlamaForCausalLM"], "quantization_config": stated}
+    )
+    (fault,) = beside_claims(directory)
+    assert (fault.code, fault.where) == ("scale-shape", "model.safetensors")
+    assert "expected [4, 8]" in fault.text and "download" in fault.fix
 
 
 VALUES = {

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from onecat.checkpoints.contradictions.situation import several
 from onecat.checkpoints.integrity.contents import Contents
 from onecat.checkpoints.integrity.modules import Module, modules
 from onecat.checkpoints.integrity.records import Fault
 from onecat.checkpoints.integrity.registry import rule
 from onecat.checkpoints.integrity.storage_claims import Claims, claims
+from onecat.checkpoints.integrity.stored_sizes import OtherSize, other_size
 from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
 from onecat.checkpoints.numbering import first_of
+from onecat.checkpoints.quantization.reading import stated_claim
 
 Shape = tuple[int, ...]
 Wrong = tuple[str, str]
@@ -35,10 +38,27 @@ def scale_shapes(contents: Contents) -> Iterator[Fault]:
     for module in found:
         for (code, text), source in _wrongs(module, claimed, scaled, complete=not contents.broken):
             wrong.setdefault((code, text, source), []).append(module)
-    for (code, text, source), those in wrong.items():
+    names_of_wrong = [module.name for (code, _, _), those in wrong.items() if code == "scale-shape" for module in those]
+    other = other_size(found, names_of_wrong, claimed)
+    if other is not None:
+        yield _of_configuration(other, contents)
+    for (code, text, source), all_those in wrong.items():
+        explained = other.modules if other is not None and code == "scale-shape" else ()
+        those = [module for module in all_those if module.name not in explained]
+        if not those:
+            continue
         names = first_of([module.name for module in those])
         why = "The engine ends while it loads this weight, or multiplies it with the scales of others."
         yield Fault(code, "fail", f"{text}: {names}", those[0].file, DOWNLOAD_AGAIN, why, source)
+
+
+def _of_configuration(other: OtherSize, contents: Contents) -> Fault:
+    """Whole scales of another size than is claimed: what is wrong is the file that claims it."""
+    claim = stated_claim({name: contents.document(name) for name in contents.documents})
+    where = "config.json" if claim is None else claim.where
+    fix = f"correct the quantisation in {where}, or copy it from the checkpoint's publisher"
+    why = "The engine ends while it loads these weights, or multiplies them with the scales of others."
+    return Fault(other.code, "fail", f"{other.text}: {several(other.modules)}", where, fix, why, GPTQ_SOURCE)
 
 
 def _wrongs(module: Module, claimed: Claims, scaled: bool, *, complete: bool) -> Iterator[tuple[Wrong, str]]:

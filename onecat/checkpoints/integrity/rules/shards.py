@@ -10,10 +10,11 @@ from onecat.checkpoints.integrity.contents import Contents, Copy
 from onecat.checkpoints.integrity.records import Fault
 from onecat.checkpoints.integrity.registry import rule
 from onecat.checkpoints.json_text import DOWNLOAD_AGAIN
-from onecat.checkpoints.numbering import first_of
+from onecat.checkpoints.numbering import first_of, is_numbered, missing_of_series
 from onecat.checkpoints.sources import INDEX
 
-_NUMBERED = re.compile(r"(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.safetensors")
+MOST_TOLD = 20
+"""Missing shards that are told one by one."""
 INDEX_SOURCE = "https://huggingface.co/docs/transformers/big_models#sharding"
 LOADER_SOURCE = "https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/model_executor/model_loader/weight_utils.py"
 
@@ -53,16 +54,11 @@ def no_shard_missing(contents: Contents) -> Iterator[Fault]:
         text = "has no *.safetensors file" + (f", but {others[0]}" if others else "")
         fix = "download the weights, or convert them to safetensors" if others else "download the weights"
         yield Fault("no-weights", "fail", text, str(contents.directory), fix)
-    numbers: dict[tuple[str, int], set[int]] = {}
-    for name in contents.weight_files:
-        if (found := _NUMBERED.fullmatch(name)) is not None:
-            numbers.setdefault((found["stem"], int(found["count"])), set()).add(int(found["number"]))
-    for (stem, count), there in numbers.items():
-        if contents.weight_map is None:
-            for number in [each for each in range(1, count + 1) if each not in there][:20]:
-                name = f"{stem}-{number:05d}-of-{count:05d}.safetensors"
-                yield Fault("missing-shard", "fail", f"is missing: there are {len(there)} of {count}", name, "", why)
-    if numbers and contents.weight_map is None and INDEX not in contents.sizes:
+    series = [name for name in contents.weight_files if is_numbered(name)]
+    for name in missing_of_series(series)[:MOST_TOLD] if contents.weight_map is None else ():
+        text = "is one of those that the names of the others count, and not there"
+        yield Fault("missing-shard", "fail", text, name, "download it", why)
+    if series and contents.weight_map is None and INDEX not in contents.sizes:
         yield Fault(
             "no-index",
             "warn",
