@@ -141,7 +141,7 @@ def test_the_key_reaches_the_container_as_a_file_alone(
     release = boxed.up(secrets=secrets)
     assert ask(release.endpoint).status_code == 401
     assert ask(release.endpoint, KEY).status_code == 200
-    assert quickstart._ask(release, boxed.deployment(secrets=secrets), "count")
+    assert quickstart._ask(release, boxed.deployment(secrets=secrets))
     (container,) = ours(docker_client)
     assert KEY not in str(container.attrs)
     assert KEY not in container.logs().decode()
