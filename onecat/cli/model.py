@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from onecat.cli import model_convert, model_dequantize, model_inspect, model_pull, model_repack, model_verify
+from onecat.cli import (
+    model_convert,
+    model_dequantize,
+    model_import_bin,
+    model_inspect,
+    model_pull,
+    model_repack,
+    model_verify,
+)
 from onecat.cli.groups import command_group
 
 
@@ -15,5 +23,6 @@ def register(app: typer.Typer) -> None:
     model_pull.add_to(group)
     model_convert.add_to(group)
     model_dequantize.add_to(group)
+    model_import_bin.add_to(group)
     model_repack.add_to(group)
     app.add_typer(group, name="model")

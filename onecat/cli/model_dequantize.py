@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from onecat.cli import console
+from onecat.cli.flat_importing import import_into
 from onecat.cli.progress_line import ProgressLine
 from onecat.cli.rewriting_options import DryRunOption, JobsOption, ReplaceOption, RestartOption, byte_count
 
@@ -34,7 +35,8 @@ def add_to(group: typer.Typer) -> None:
     group.command(
         "dequantize",
         help="Turn an NVFP4 or FP8 checkpoint into plain FP16 or BF16, which loads anywhere.",
-        epilog="The same command goes on after a break. SRC is never changed.",
+        epilog="A flat model.bin is read too, as import-bin does and with its output. SRC is never changed. The same "
+        "command goes on after a break.",
     )(dequantize_model)
 
 
@@ -53,11 +55,15 @@ def dequantize_model(
 ) -> None:
     from onecat.nvfp4.codec import choose
     from onecat.nvfp4.dequantisation import Target, open_original, plan_dequantisation
+    from onecat.nvfp4.flat_files import is_flat, open_flat
     from onecat.nvfp4.rewriting import rewrite
     from onecat.render import dequantisations
     from onecat.render.rewriting import progress_line
 
     wanted = Target(target, dtype.value if dtype else None, byte_count(shard_size), restart, replace)
+    if is_flat(source):
+        import_into(open_flat(source), wanted, dry_run=dry_run, as_json=as_json)
+        return
     original = open_original(source)
     plan = plan_dequantisation(original, wanted, choose(jobs or None))
     done = None

@@ -12,6 +12,7 @@ from onecat.checkpoints.consolidated import consolidated
 from onecat.checkpoints.directory import loaded_files
 from onecat.checkpoints.json_text import parse_json
 from onecat.errors import OnecatError
+from onecat.nvfp4.conversion.companions import companions
 from onecat.nvfp4.rewriting import SourceFiles, open_source
 
 NOT_WHOLE = frozenset({
@@ -20,12 +21,15 @@ NOT_WHOLE = frozenset({
 })  # fmt: skip
 """Problems of `inspect` that say that there is nothing whole to read."""
 
+OF_QUANTISATION = frozenset({"recipe.yaml"})
+"""What llm-compressor writes beside what a plain checkpoint has."""
+
 
 @dataclass(frozen=True)
 class Original:
     """A checkpoint that is to be made into another.
 
-    config: config.json. beside: names of all files in its directory.
+    config: config.json. beside: names of the files that go along as they are.
     """
 
     directory: Path
@@ -56,21 +60,21 @@ def open_original(directory: Path) -> Original:
             next_steps=[broken[0].fix, f"onecat model verify {directory}"],
             details=[f"{Path(each.where).name} {each.text}" for each in broken[1:9]],
         )
-    beside = tuple(sorted(each.name for each in directory.iterdir() if each.is_file()))
+    names = [each.name for each in directory.iterdir() if each.name.endswith(".safetensors")]
     return Original(
         directory,
         checkpoint,
-        open_source(directory, _files(directory, checkpoint, beside)),
+        open_source(directory, _files(directory, checkpoint, names)),
         parse_json((directory / "config.json").read_bytes()),
-        beside,
+        tuple(name for name in companions(directory) if name not in OF_QUANTISATION),
     )
 
 
-def _files(directory: Path, checkpoint: Checkpoint, beside: tuple[str, ...]) -> tuple[str, ...]:
+def _files(directory: Path, checkpoint: Checkpoint, names: list[str]) -> tuple[str, ...]:
     own = set(consolidated(checkpoint.files))
     if not own:
         return checkpoint.files
-    others = [name for name in beside if name.endswith(".safetensors") and name not in own]
+    others = [name for name in names if name not in own]
     if not others:
         raise OnecatError(
             "the weights have Mistral's own names, which most engines do not load",

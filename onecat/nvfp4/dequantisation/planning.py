@@ -6,32 +6,25 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy
-
 from onecat.checkpoints.numbering import counted
 from onecat.errors import ExitCode, OnecatError
 from onecat.nvfp4.codec import Codec
 from onecat.nvfp4.dequantisation import fp8_weights, nvfp4_weights
 from onecat.nvfp4.dequantisation.modules import ACTIVATIONS, Module, gather
 from onecat.nvfp4.dequantisation.opening import Original
+from onecat.nvfp4.dequantisation.plain_tensors import Types, holds_codes, keep
 from onecat.nvfp4.dequantisation.targets import (
     PLAIN_DTYPES,
     Target,
-    check_target,
-    companions,
     index,
     into_shards,
     own_dtype,
     plain_config,
     step_bytes,
 )
-from onecat.nvfp4.dequantisation.weights import QuantisedWeight, Unreadable, too_large
-from onecat.nvfp4.rewriting import Made, Rewrite, SourceFiles, SourceTensor, Step
+from onecat.nvfp4.dequantisation.weights import QuantisedWeight, Unreadable
+from onecat.nvfp4.rewriting import Made, Rewrite, SourceFiles, Step
 from onecat.nvfp4.rewriting.records import Contents
-from onecat.nvfp4.tensor_types import FLOATS, NUMPY_TYPES
-
-OF_CODES = frozenset({"U8", "I8", "F4"})
-"""Types that hold codes and no weights, as all that begin with F8 and F6 do."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +48,8 @@ def plan_dequantisation(original: Original, target: Target, codec: Codec) -> Deq
     """Plan the plain checkpoint; nothing is read but what `original` holds.
 
     Raises OnecatError when a module is stored in a way that is not read here (all of them are counted), when nothing
-    is quantised, or when the target is the source.
+    is quantised.
     """
-    check_target(original.directory, target.directory)
     source = original.source
     modules, alone = gather(source)
     found = {stem: _recognise(module, original) for stem, module in modules.items()}
@@ -68,14 +60,14 @@ def plan_dequantisation(original: Original, target: Target, codec: Codec) -> Deq
                                       if name not in taken))  # fmt: skip
     dtype = target.dtype or own
     dropped = _dropped(modules)
-    steps = tuple(_steps(source, modules, weights, frozenset(dropped), _Types(own, dtype), codec))
+    steps = tuple(_steps(source, modules, weights, frozenset(dropped), Types(own, dtype), codec))
     shards = into_shards(steps, target.shard_bytes)
     rewrite = Rewrite(
         source=original.directory,
         target=target.directory,
         shards=shards,
         documents={"config.json": plain_config(original.config, own, dtype), **index(shards)},
-        copied=companions(original.beside),
+        copied=original.beside,
         identity={"command": "dequantize", "--dtype": dtype, "--shard-size": target.shard_bytes},
         restart=target.restart,
         replace=target.replace,
@@ -99,16 +91,12 @@ def _recognise(module: Module, original: Original) -> QuantisedWeight | Unreadab
     if found is not None:
         return found
     data = module.data
-    if not module.scales and (data is None or (data == "weight" and not _holds_codes(module.parts[data].dtype))):
+    if not module.scales and (data is None or (data == "weight" and not holds_codes(module.parts[data].dtype))):
         return None
     if quantization is None:
         return Unreadable("quantised weights", f"it has {module.described()}")
     scheme = claimed.name if claimed is not None else quantization.scheme
     return Unreadable(f"{scheme} of {quantization.method}", f"it has {module.described()}")
-
-
-def _holds_codes(dtype: str) -> bool:
-    return dtype in OF_CODES or dtype.startswith(("F8", "F6"))
 
 
 def _refuse(
@@ -118,7 +106,7 @@ def _refuse(
     """Raises OnecatError for what is not read here, and for a checkpoint with nothing to do."""
     unread = {stem: each for stem, each in found.items() if isinstance(each, Unreadable)}
     for name in alone:
-        if _holds_codes(original.source.tensors[name].dtype):
+        if holds_codes(original.source.tensors[name].dtype):
             unread[name] = Unreadable("tensors without a scale", f"its type is {original.source.tensors[name].dtype}")
     if unread:
         counts = Counter(each.scheme for each in unread.values())
@@ -153,24 +141,9 @@ def _dropped(modules: Mapping[str, Module]) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Types:
-    """own: of the model. wanted: of the plain checkpoint; both as config.json names them."""
-
-    own: str
-    wanted: str
-
-    def of(self, tensor: SourceTensor) -> str:
-        """The type that a plain tensor gets: what is wider than the model's own type was kept so, and stays."""
-        wanted, own = PLAIN_DTYPES[self.wanted], PLAIN_DTYPES[self.own]
-        if tensor.dtype not in FLOATS or (tensor.dtype == "F32" and own != "F32"):
-            return tensor.dtype
-        return wanted
-
-
 def _steps(
     source: SourceFiles, modules: Mapping[str, Module], weights: Mapping[str, QuantisedWeight],
-    dropped: frozenset[str], types: _Types, codec: Codec,
+    dropped: frozenset[str], types: Types, codec: Codec,
 ) -> Iterator[Step]:  # fmt: skip
     """A step for each plain tensor, in the order in which the codes or values lie in the source."""
     wanted = PLAIN_DTYPES[types.wanted]
@@ -181,7 +154,7 @@ def _steps(
             stem = homes[name]
             yield _dequantise(modules[stem], weights[stem], wanted, codec)
         elif name not in parts and name not in dropped:
-            yield _keep(name, tensor, types.of(tensor))
+            yield keep(name, tensor, types.of(tensor))
 
 
 def _dequantise(module: Module, weight: QuantisedWeight, dtype: str, codec: Codec) -> Step:
@@ -192,20 +165,3 @@ def _dequantise(module: Module, weight: QuantisedWeight, dtype: str, codec: Code
         return Contents([weight.values(source, codec, dtype)])
 
     return Step(module.stem, (Made(name, dtype, weight.shape),), weight.reads, make)
-
-
-def _keep(name: str, tensor: SourceTensor, dtype: str) -> Step:
-    module = name.removesuffix(".weight")
-    made = (Made(name, dtype, tensor.shape),)
-    if dtype == tensor.dtype:
-        return Step(module, made, (name,))
-
-    def make(source: SourceFiles) -> Contents:
-        stored = source.read(name)
-        with numpy.errstate(over="ignore"):
-            values = stored.astype(NUMPY_TYPES[dtype])
-        if dtype == "F16" and (count := int((numpy.isinf(values) & numpy.isfinite(stored)).sum())):
-            raise too_large(module, count, values.size)
-        return Contents([values])
-
-    return Step(module, made, (name,), make)

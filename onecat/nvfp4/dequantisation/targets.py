@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onecat.checkpoints.quantization.reading import SIDE_FILES
 from onecat.checkpoints.safetensors_header import BITS
-from onecat.checkpoints.sources import CONFIG, INDEX
-from onecat.errors import OnecatError
+from onecat.checkpoints.sources import INDEX
 from onecat.nvfp4.rewriting import Made, Shard, Step
 
 PLAIN_DTYPES = {"float16": "F16", "bfloat16": "BF16", "float32": "F32"}
@@ -23,13 +21,6 @@ DEFAULT_SHARD_BYTES = 5 * 10**9
 STATED = ("quantization_config", "compression_config")
 """Fields of config.json that say how weights are stored."""
 DTYPE_FIELDS = ("dtype", "torch_dtype")
-ONLY_QUANTISED = frozenset({*SIDE_FILES, "recipe.yaml", INDEX, CONFIG})
-"""Files that say how weights are stored, and such as are written anew."""
-WEIGHTS = (
-    ".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth", ".gguf", ".ckpt", ".h5",
-    ".msgpack", ".onnx",
-)  # fmt: skip
-"""Ends of the names of files with weights, which are other copies of the same ones."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +83,6 @@ def _plain(part: Mapping[str, Any], own: str, dtype: str) -> dict[str, Any]:
     return made
 
 
-def companions(beside: Iterable[str]) -> tuple[str, ...]:
-    """The files that go along as they are: tokenizer, generation settings, code; hidden files stay."""
-    return tuple(
-        name for name in beside
-        if name not in ONLY_QUANTISED and not name.endswith(WEIGHTS) and not name.startswith(".")
-    )  # fmt: skip
-
-
 def made_bytes(made: Made) -> int:
     return math.prod(made.shape) * BITS[made.dtype] // 8
 
@@ -136,12 +119,3 @@ def index(shards: Sequence[Shard]) -> dict[str, str]:
     total = sum(step_bytes(step) for shard in shards for step in shard.steps)
     document = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
     return {INDEX: json.dumps(document, indent=2) + "\n"}
-
-
-def check_target(source: Path, target: Path) -> None:
-    """Raises OnecatError when the new checkpoint would lie where the old one does."""
-    if target.resolve() == source.resolve():
-        raise OnecatError(
-            f"{target} is the directory that is read", expected="another directory for what is made",
-            where=str(target), next_steps=[f"name a new directory: {target}-plain"],
-        )  # fmt: skip

@@ -1,0 +1,102 @@
+"""What `onecat model import-bin` prints: what the file is and what is assumed of it, the result, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from onecat.checkpoints.numbering import counted
+from onecat.render.columns import harmless
+from onecat.render.pulls import duration, size
+
+if TYPE_CHECKING:
+    from onecat.nvfp4.flat_files import FlatSource, Import
+    from onecat.nvfp4.rewriting import Rewritten
+
+SUSPICIOUS = 0.25
+"""Standard deviations that the mean of a matrix may be away from 0: trained ones are nearer by far, and a zero point
+that is wrong by one moves it by about a third."""
+
+
+def document(flat: FlatSource, plan: Import | None, done: Rewritten | None) -> dict[str, Any]:
+    """The result as a JSON-ready document (onecat.model-import-bin/1).
+
+    layout: may be saved as a layout file. suspicious: tensors whose mean is far from 0. plan: None where the file was
+    only looked at; done: None where nothing was written.
+    """
+    seen = flat.seen
+    layout = plan.layout if plan is not None else flat.layout
+    return {
+        "schema": "onecat.model-import-bin/1",
+        "file": str(seen.path.absolute()),
+        "variant": "header" if seen.has_header else "two files",
+        "bytes": seen.size + seen.scales_size,
+        "groups": seen.all_groups,
+        "own_group_size": seen.own_group_size,
+        "layout": layout.document(),
+        "table_from": str(flat.table_from) if flat.table_from is not None else None,
+        "target": str(plan.rewrite.target.absolute()) if plan is not None and done is not None else None,
+        "dry_run": done is None,
+        "dtype": plan.dtype if plan is not None else None,
+        "flat_tensors": plan.flat if plan is not None else None,
+        "kept": plan.kept if plan is not None else None,
+        "unchecked": plan.unchecked if plan is not None else None,
+        "source_bytes": plan.source_bytes if plan is not None else None,
+        "target_bytes": plan.target_bytes if plan is not None else None,
+        "files": [shard.file for shard in plan.rewrite.shards] if plan is not None else [],
+        "suspicious": suspicious(done) if done is not None else [],
+        "reused": list(done.reused) if done is not None else [],
+        "seconds": round(done.seconds, 3) if done is not None else None,
+    }
+
+
+def suspicious(done: Rewritten) -> list[str]:
+    """Modules whose mean is farther from 0 than those of trained matrices are."""
+    return [
+        each.module for each in done.reports
+        if "mean" in each.measured and abs(each.measured["mean"]) > SUSPICIOUS * each.measured["deviation"]
+    ]  # fmt: skip
+
+
+def lines(flat: FlatSource, plan: Import, done: Rewritten | None) -> list[str]:
+    """The result for a person."""
+    text = [*seen_lines(flat), *_assumed(flat, plan)]
+    grown = f"{size(plan.source_bytes)} -> {size(plan.target_bytes)} of {plan.dtype}"
+    held = f"{counted(plan.flat, 'matrix').replace('matrixs', 'matrices')} of the flat file"
+    kept = f" and {counted(plan.kept, 'plain tensor')}" if plan.kept else ""
+    text.append(f"holds      {held}{kept}: {grown}")
+    if plan.unchecked is not None:
+        text.append(f"unchecked  whether tensors are missing: {harmless(plan.unchecked)}")
+    if done is None:
+        return [*text, "the length adds up; nothing was written"]
+    odd = suspicious(done)
+    if odd:
+        text.append(
+            f"warning    the mean of {len(odd)} of {plan.flat} matrices is far from 0, as of {harmless(odd[0])}: "
+            "zero_point, codes or order is probably not what the file has"
+        )
+    return [*text, f"{harmless(str(plan.rewrite.target))} is complete; {duration(done.seconds)}"]
+
+
+def seen_lines(flat: FlatSource) -> Iterator[str]:
+    """What the file seems to be, by itself."""
+    seen = flat.seen
+    kind = "magic 1c 0a 0d 0a" if seen.has_header else "no header, scales.bin beside it"
+    yield f"file       {harmless(str(seen.path))}: {kind}, {size(seen.size + seen.scales_size)}"
+    groups = "no whole header" if seen.all_groups is None else counted(seen.all_groups, "group")
+    own = seen.own_group_size
+    if own is None:
+        yield f"by itself  {groups}; no group size makes its length"
+    else:
+        yield f"by itself  {groups} of {own}: {own * (seen.all_groups or 0)} weights"
+
+
+def _assumed(flat: FlatSource, plan: Import) -> Iterator[str]:
+    layout = plan.layout
+    meaning = f"unsigned, {layout.zero_point:g} is zero" if layout.codes == "unsigned" else layout.codes
+    stated = f"as {flat.layout_file.name} says" if flat.layout_file is not None else "assumed; a layout file can say it"
+    yield f"codes      {meaning}, {layout.order}, {stated}"
+    origin = flat.table_from.name if flat.table_from is not None else "nowhere"
+    order = "" if flat.table_from == flat.layout_file else ", linear weights layer by layer (assumed)"
+    tensors = counted(len(layout.tensors), "tensor")
+    yield f"table      {tensors} from {harmless(origin)}{order}; groups of {layout.group_size}"
