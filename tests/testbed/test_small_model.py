@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -36,3 +37,17 @@ def test_it_goes_on_in_recognisable_words_and_has_the_perplexity_of_its_card(eng
     assert card is not None
     assert answer["perplexity"] == pytest.approx(float(card[1]), rel=0.002)
     assert answer["perplexity"] < 20
+
+
+def test_its_training_gives_the_same_weights_again_also_after_a_kill(
+    engine_runtime: NativeRuntime, tmp_path: Path
+) -> None:
+    program = [str(engine_runtime.python), "-B", str(PROGRAM.with_name("small_training_program.py")), str(tmp_path)]
+    repository = PROGRAM.parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(repository)}
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["whole"] == answer["again"] == answer["resumed"]
+    assert "going on after step 3 of 6" in done.stdout
+    assert answer["loss"] < answer["first_loss"]
