@@ -9,7 +9,9 @@ import pytest
 from onecat.config import load_profile
 from onecat.patching import load_series
 
-EVERYWHERE = ["0002-import", "0003-honesty", "0004-admission", "0005-selection", "0007-null-block"]
+EVERYWHERE = [
+    *("0002-import", "0003-honesty", "0004-admission", "0005-selection", "0007-null-block", "0008-pipeline-eager")
+]
 SOURCE = sorted(["0001-build", *EVERYWHERE, "0006-requirements"])
 
 
