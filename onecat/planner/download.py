@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from onecat.checkpoints import Checkpoint
 
-ABSENT = frozenset(("missing-tokenizer", "missing-shard", "no-weights", "incomplete-download"))
+ABSENT = frozenset(("missing-tokenizer", "missing-shard", "no-weights", "incomplete-download", "incomplete-rewrite"))
 """Problems that say that a file is not here."""
 
 

@@ -30,6 +30,7 @@ INCOMPLETE = frozenset(
         "unknown-dtype",
         "dead-link",
         "incomplete-download",
+        "incomplete-rewrite",
     }
 )
 """Problems after which a tensor that is not seen may yet be somewhere."""
