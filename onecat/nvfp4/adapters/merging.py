@@ -67,7 +67,8 @@ class Merge:
         self._order = sorted((index, position) for position, index in enumerate(change.indices))
         self._lengths = None if change.magnitude is None else _finite(adapter, change.magnitude).reshape(-1)
         if self._lengths is not None and change.swapped:
-            self._lengths = self._lengths / self._column_lengths(chunks)
+            with numpy.errstate(divide="ignore", invalid="ignore"):
+                self._lengths = self._lengths / self._column_lengths(chunks)
 
     def rows(self, start: int, stop: int) -> tuple[Array, Array]:
         """Rows of the base and the same rows merged, both float32 [stop - start, columns]."""
@@ -77,7 +78,8 @@ class Merge:
             if self._change.swapped:
                 merged *= self._lengths
             else:
-                merged *= (self._lengths[start:stop] / numpy.linalg.norm(merged, axis=1))[:, None]
+                with numpy.errstate(divide="ignore", invalid="ignore"):  # what is not finite is refused below
+                    merged *= (self._lengths[start:stop] / numpy.linalg.norm(merged, axis=1))[:, None]
         if self._rows is not None:
             for index, position in self._order:
                 if start <= index < stop:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from onecat.checkpoints.quantization.reading import SIDE_FILES
 from onecat.checkpoints.sources import CONFIG, INDEX
-from onecat.nvfp4.adapters.changes import Base, Changes, read_changes
+from onecat.nvfp4.adapters.base import HEADS, Base
+from onecat.nvfp4.adapters.changes import Changes, read_changes
 from onecat.nvfp4.adapters.fusing import group_of
 from onecat.nvfp4.adapters.making import Maker
 from onecat.nvfp4.adapters.opening import open_adapter, open_base
@@ -44,7 +45,7 @@ class ModuleResult:
     update: of the change, relative to the base. error: of what is stored minus the exact merge, relative to the merge;
     conversion_error: what a conversion of the exact merge would have. kept: the share of the update that what is stored
     holds, 1 for all: the projection of (stored - base) on it; None for no update. halvings: how often the block scales
-    of its group were halved to make room.
+    of its group were halved to make room (in a total the most often).
     """
 
     touched: Touched
@@ -112,7 +113,8 @@ def _base(original: Original) -> Base:
         return None if scheme is None else scheme.block
 
     architecture = original.checkpoint.architecture
-    tied = architecture.tied_embeddings and not any(name.endswith("lm_head.weight") for name in original.source)
+    has_head = any(name.rpartition(".")[0].rpartition(".")[2] in HEADS for name in original.source)
+    tied = architecture.tied_embeddings and not has_head
     return Base(original.source, block_of, tied, architecture.model_type in JOINED_MODELS)
 
 
@@ -143,7 +145,7 @@ def _result(request: Request, layout: Layout, notes: tuple[str, ...], done: Rewr
     sums: dict[str, float] = {}
     for found in measured.values():
         for name, value in found.items():
-            sums[name] = sums.get(name, 0.0) + value
+            sums[name] = max(sums.get(name, 0.0), value) if name == "halvings" else sums.get(name, 0.0) + value
     whole = Touched("all", "", (), 0, 0.0)
     return Repacked(
         request, layout.touched, layout.untouched - 2 * len(rescaled), rescaled, notes, modules,

@@ -53,7 +53,7 @@ class AdapterSettings:
 
     rank_stabilised: the scaling is alpha / sqrt(rank). magnitudes: rows have lengths of their own (DoRA).
     factor_bias: the second matrix has a bias. token_rows: for modules, which of their rows are trained; by "" for the
-    model's input embedding. targets: a text is a regular expression (or `all-linear`), None for no module at all.
+    model's input embedding. targets: a text is a regular expression (or `all-linear`), None where they do not say.
     """
 
     rank: int
@@ -121,9 +121,9 @@ def read_settings(document: Mapping[str, Any], where: str) -> AdapterSettings:
             bias=str(document.get("bias") or "none"),
             targets=_names(document, "target_modules"),
             excluded=_names(document, "exclude_modules") or (),
-            saved=tuple(_names(document, "modules_to_save") or ()),
+            saved=_expressions(_names(document, "modules_to_save")),
             layers=_whole_numbers(document.get("layers_to_transform"), "layers_to_transform"),
-            layers_patterns=_listed(_names(document, "layers_pattern")),
+            layers_patterns=_expressions(_names(document, "layers_pattern")),
             token_rows=_token_rows(document.get("trainable_token_indices")),
             tied=claim.flag("ensure_weight_tying"),
             base=claim.word("base_model_name_or_path"),
@@ -137,9 +137,9 @@ def read_settings(document: Mapping[str, Any], where: str) -> AdapterSettings:
 
 
 def _unknown(document: Mapping[str, Any]) -> Iterator[str]:
-    kind = str(document.get("peft_type", "LORA")).upper()
-    if kind != "LORA":
-        yield f"peft_type {kind}: only LORA is known"
+    kind = document.get("peft_type")
+    if str(kind).upper() != "LORA":
+        yield "peft_type is missing" if kind is None else f"peft_type {kind}: only LORA is known"
     start = document.get("init_lora_weights", True)
     if str(start).lower() not in KEEPS_BASE:
         yield f"init_lora_weights {start}: the base that it was trained on is not the original one"
@@ -157,7 +157,9 @@ def _advice(document: Mapping[str, Any]) -> list[str]:
             "with PEFT, save it as plain LoRA: "
             "save_pretrained(DIRECTORY, path_initial_model_for_weight_conversion=INITIAL)"
         ]
-    return ["merge it with PEFT (merge_and_unload), then onecat model convert"]
+    if document.get("target_parameters"):
+        return ["merge it with PEFT into the unquantised model (merge_and_unload), then onecat model convert"]
+    return ["load it beside the base with the engine, if that knows this kind of adapter"]
 
 
 def _patterns(document: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
@@ -193,8 +195,11 @@ def _names(document: Mapping[str, Any], name: str) -> tuple[str, ...] | str | No
     raise ValueError(f"{name} is neither a text nor a list of texts")
 
 
-def _listed(names: tuple[str, ...] | str | None) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) and names else tuple(names or ())
+def _expressions(names: tuple[str, ...] | str | None) -> tuple[str, ...]:
+    listed = (names,) if isinstance(names, str) and names else tuple(names or ())
+    for each in listed:
+        re.compile(each)
+    return listed
 
 
 def _whole_numbers(value: Any, name: str) -> tuple[int, ...]:

@@ -15,13 +15,16 @@ ALL_LINEAR = "all-linear"
 
 
 def is_target(settings: AdapterSettings, module: str) -> bool:
-    """Whether PEFT gives a module matrices when it loads an adapter with these settings."""
+    """Whether PEFT gives a module matrices when it loads an adapter with these settings.
+
+    Settings without target_modules mean what PEFT's tables say for the model: any module may be meant.
+    """
     if _is_named(settings.excluded, module):
         return False
     if any(re.match(rf"(^|.*\.){each}($|\..*)", module) for each in settings.saved):
         return False
     if settings.targets is None:
-        return False
+        return True
     if isinstance(settings.targets, str):
         if settings.targets.lower() == ALL_LINEAR:
             return True
