@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onecat.planner.hardware import GIB, MIB
+from onecat.planner.prompts import Prompts
 from onecat.planner.questions import Question
 from onecat.planner.records import Layout, Reason
 from onecat.planner.sizing import Sizing
@@ -19,15 +20,18 @@ NCCL_MIB = 256
 """For NCCL's own buffers, which are there where cards have no peer access: assumed."""
 
 
-def resolved_reasons(question: Question, sizing: Sizing | None) -> tuple[Reason, ...]:
+def resolved_reasons(question: Question, sizing: Sizing | None, prompts: Prompts | None = None) -> tuple[Reason, ...]:
     """Reasons for the engine's own choices that decide about memory and batches; none where they are not known."""
     if sizing is None or question.schema.unknown is not None or question.hardware.platform != "cuda":
         return ()
-    return tuple(each for each in _reasons(question, sizing) if each.arg.lstrip("-") not in question.settings)
+    return tuple(each for each in _reasons(question, sizing, prompts) if each.arg.lstrip("-") not in question.settings)
 
 
-def _reasons(question: Question, sizing: Sizing) -> Iterator[Reason]:
+def _reasons(question: Question, sizing: Sizing, prompts: Prompts | None) -> Iterator[Reason]:
     settings = sizing.settings
+    chosen = "with --prompts it is chosen for the requests to come"
+    if prompts is not None:
+        chosen = "nothing is left for a KV cache, so none could be chosen for the requests to come"
     yield Reason(
         "--gpu-memory-utilization",
         f"{settings.utilization:g}",
@@ -39,7 +43,7 @@ def _reasons(question: Question, sizing: Sizing) -> Iterator[Reason]:
     yield Reason(
         "--max-num-seqs",
         str(settings.max_num_seqs),
-        "the default for a card with this memory; with --prompts it is chosen for the requests to come",
+        f"the default for a card with this memory; {chosen}",
         "engine",
         BATCH_SOURCE,
     )

@@ -68,7 +68,7 @@ def _plan(
     )
     arguments, reasons = arguments_of(deployment, question.settings, container, served_name)
     given = None if container is None else container.shm_bytes // 2**20
-    reasons += resolved_reasons(question, made.sizing)
+    reasons += resolved_reasons(question, made.sizing, prompts)
     if profile.hardware.accelerator == "nvidia" and (profile.name == NAME or given):
         shared = shared_memory_reason(layout, given)
         reasons += () if shared is None else (shared,)
@@ -87,7 +87,7 @@ def _plan(
         layout=layout,
         layouts=_layouts(profile, layout),
         container=container,
-        reasons=reasons + environment_reasons(deployment, profile),
+        reasons=reasons + environment_reasons(deployment, profile, question.derived),
         refusals=refusals(situation),
         warnings=warnings_of(situation, facts, made.compared),
         candidates=told_candidates(made.compared),

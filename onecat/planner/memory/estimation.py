@@ -8,7 +8,7 @@ from dataclasses import replace
 from onecat.checkpoints import Checkpoint
 from onecat.planner.memory.activations import activation_bytes
 from onecat.planner.memory.graphs import graph_bytes
-from onecat.planner.memory.kv_cache import kv_capacity, needed_for
+from onecat.planner.memory.kv_cache import given_bytes, kv_capacity, needed_for
 from onecat.planner.memory.overhead import outside_bytes, overhead_bytes
 from onecat.planner.memory.records import Device, Estimate, GpuMemory, MemorySettings
 from onecat.planner.memory.stages import Stage, stage_layers
@@ -27,13 +27,16 @@ def estimate(checkpoint: Checkpoint, devices: Sequence[Device], settings: Memory
     if len(devices) < ranks:
         raise ValueError(f"{ranks} ranks need as many devices, not {len(devices)}")
     stages = stage_layers(checkpoint.architecture, settings.pipeline_parallel)
+    given = given_bytes(checkpoint.architecture, settings, stages)
     alike: dict[tuple[Stage, Device], GpuMemory] = {}
     per_gpu = []
     for rank, device in enumerate(devices[:ranks]):
-        key = (stages[rank // settings.tensor_parallel], device)
+        stage = rank // settings.tensor_parallel
+        key = (stages[stage], device)
         if key not in alike:
             alike[key] = _of_rank(checkpoint, settings, *key)
-        per_gpu.append(replace(alike[key], rank=rank))
+        found = alike[key]
+        per_gpu.append(replace(found, rank=rank, kv_cache=found.kv_cache if given is None else given[stage]))
     by_stage = [
         min(each.kv_cache for each in per_gpu if each.rank // settings.tensor_parallel == stage)
         for stage in range(settings.pipeline_parallel)
@@ -41,6 +44,9 @@ def estimate(checkpoint: Checkpoint, devices: Sequence[Device], settings: Memory
     capacity = kv_capacity(checkpoint.architecture, settings, stages, by_stage)
     needed = needed_for(checkpoint.architecture, settings, stages, settings.max_model_len)
     missing = [max(0, want - have) for want, have in zip(needed, by_stage, strict=True)]
+    if given is not None:
+        # Blocks that are given are set aside whatever the share of the device that the engine may use.
+        missing += [max(0, -each.free) for each in per_gpu]
     estimated = tuple(filter(None, (checkpoint.architecture.estimated,)))
     return Estimate(tuple(per_gpu), capacity, max(missing), estimated)
 

@@ -32,7 +32,8 @@ class MemorySettings:
     unless --disable-hybrid-kv-cache-manager is given. flashinfer: whether the engine chooses tokens with it, as its
     images do and a bare `pip install` does not; from 0.18 on it chooses in place anyhow. encoders_whole: every rank has
     the towers whole (`--mm-encoder-tp-mode data`). data_parallel: ranks of `--data-parallel-size`, which share the
-    experts of a mixture.
+    experts of a mixture. blocks: of the KV cache on each GPU, when they are given (`--num-gpu-blocks-override`) and not
+    computed from memory.
     """
 
     engine_version: str
@@ -61,6 +62,7 @@ class MemorySettings:
     flashinfer: bool = False
     encoders_whole: bool = False
     data_parallel: int = 1
+    blocks: int | None = None
 
 
 @dataclass(frozen=True)

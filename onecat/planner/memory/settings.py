@@ -68,6 +68,7 @@ def resolved_settings(
         kv_cache_dtype=str(flags.get("kv-cache-dtype") or "auto"),
         block_size=_integer(flags, "block-size"),
         kv_cache_bytes=_size(flags.get("kv-cache-memory-bytes")),
+        blocks=None if (given := _integer(flags, "num-gpu-blocks-override")) is None else max(0, given),
         prefix_caching=caching if isinstance(caching, bool) else not hybrid or rules_of(version).hybrid_prefixes,
         graphs=flags.get("enforce-eager") is not True,
         draft_layers=1 if isinstance(speculative, Mapping) and speculative.get("method") == "mtp" else 0,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onecat.planner.memory.kv_cache.capacity import kv_capacity, needed_for
+    from onecat.planner.memory.kv_cache.capacity import given_bytes, kv_capacity, needed_for
 
-__all__ = ["kv_capacity", "needed_for"]
+__all__ = ["given_bytes", "kv_capacity", "needed_for"]
 
 
 def __getattr__(name: str) -> Any:

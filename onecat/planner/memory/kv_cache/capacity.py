@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from onecat.checkpoints.architectures.records import Architecture
 from onecat.planner.memory.itself import Itself
 from onecat.planner.memory.kv_cache.blocks import state_mode
-from onecat.planner.memory.kv_cache.division import Division, divided
+from onecat.planner.memory.kv_cache.division import Division, StageBlocks, divided
 from onecat.planner.memory.kv_cache.layers import layers_of
 from onecat.planner.memory.kv_cache.pages import Limits
 from onecat.planner.memory.kv_cache.rules import Rules, rules_of
@@ -35,8 +35,10 @@ def kv_capacity(
     if division.rules.tokens == "blocks":
         tokens = blocks // len(division.groups) * min(group.pages.block_size for group in division.groups)
 
+    needs = _needs(architecture, settings, division)
+
     def fits(length: int) -> bool:
-        return all(division.needed(stage, length) <= memory for stage, memory in have)
+        return all(needs(stage, length) <= memory for stage, memory in have)
 
     return KeyValueCapacity(
         tokens=tokens,
@@ -55,7 +57,39 @@ def needed_for(
 ) -> tuple[int, ...]:
     """Bytes per GPU (by stage) that one request of `length` tokens needs."""
     division = division_of(architecture, settings, stages)
-    return tuple(division.needed(stage, length) for stage in division.stages)
+    needs = _needs(architecture, settings, division)
+    return tuple(needs(stage, length) for stage in division.stages)
+
+
+def given_bytes(
+    architecture: Architecture, settings: MemorySettings, stages: Sequence[Stage]
+) -> tuple[int, ...] | None:
+    """Bytes per GPU (by stage) of as many blocks as are given; None where they are computed from memory.
+
+    Source: vllm/v1/core/kv_cache_utils.py at 0.27.1 (get_kv_cache_configs, may_override_num_blocks).
+    """
+    if settings.blocks is None:
+        return None
+    return tuple(settings.blocks * stage.block_bytes for stage in division_of(architecture, settings, stages).stages)
+
+
+def _needs(
+    architecture: Architecture, settings: MemorySettings, division: Division
+) -> Callable[[StageBlocks, int], int]:
+    """What a request must find on a GPU of a stage, by its length.
+
+    Of blocks that are given, engine v1 hands out all but one (BlockPool.null_block): a request that needs them all
+    waits for ever, or is refused by versions that look.
+    """
+    held_back = (
+        settings.blocks is not None and not division.rules.null_block and _runner(architecture, settings) != "v0"
+    )
+
+    def needs(stage: StageBlocks, length: int) -> int:
+        needed = division.needed(stage, length)
+        return needed + stage.block_bytes if held_back and stage.layers else needed
+
+    return needs
 
 
 def division_of(architecture: Architecture, settings: MemorySettings, stages: Sequence[Stage]) -> Division:
