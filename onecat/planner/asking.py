@@ -13,6 +13,7 @@ from onecat.planner.bare import schema_for
 from onecat.planner.capabilities import tenfold
 from onecat.planner.flags import FlagValue, Setting, layered, shown
 from onecat.planner.hardware import hardware_of
+from onecat.planner.processors import with_binding
 from onecat.planner.questions import Question
 from onecat.planner.refusals import longest_context
 
@@ -37,7 +38,7 @@ def question_of(
         settings = _through_ray(settings, schema)
     hardware = hardware_of(profile, facts, deployment.gpus)
     environment = {each.name: each.value for each in profile.launch.env} | deployment.env
-    return Question(
+    question = Question(
         schema,
         profile.engine.version,
         settings,
@@ -47,6 +48,7 @@ def question_of(
         _capability(profile, facts),
         profile.engine.name,
     )
+    return with_binding(question, facts)
 
 
 def _within_checkpoint(settings: dict[str, Setting], checkpoint: Checkpoint) -> dict[str, Setting]:

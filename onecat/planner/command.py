@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from onecat.config import Deployment, Profile
@@ -76,8 +76,8 @@ def _with_flags(
     return tuple(found), tuple(reasons)
 
 
-def environment_reasons(deployment: Deployment, profile: Profile) -> tuple[Reason, ...]:
-    """Why each variable is what it is."""
+def environment_reasons(deployment: Deployment, profile: Profile, derived: Sequence[Reason] = ()) -> tuple[Reason, ...]:
+    """Why each variable is what it is; derived: of those that the planner has set."""
     by_profile = {each.name: each for each in profile.launch.env}
     reasons = []
     for name in sorted(by_profile.keys() | deployment.env.keys()):
@@ -89,7 +89,7 @@ def environment_reasons(deployment: Deployment, profile: Profile) -> tuple[Reaso
             reasons.append(Reason(name, deployment.env[name], f"set in {origin.where or layer}{over}", layer))
         elif below is not None:
             reasons.append(Reason(name, below.value, below.why, "profile", below.source))
-    return tuple(reasons)
+    return (*reasons, *derived)
 
 
 def _layer(deployment: Deployment, *path: str) -> Literal["onecat.yaml", "command line", "planner"]:

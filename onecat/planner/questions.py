@@ -9,6 +9,7 @@ from onecat.checkpoints import Checkpoint
 from onecat.engines import FlagSchema, parse_size
 from onecat.planner.flags import FlagValue, Setting
 from onecat.planner.hardware import GIB, Hardware
+from onecat.planner.records import Reason
 
 MODELLED_FAMILY = "vllm"
 """Whose defaults the memory model knows, version by version."""
@@ -18,7 +19,8 @@ MODELLED_FAMILY = "vllm"
 class Question:
     """What a plan, its memory and its layouts are about.
 
-    environment: variables of the server. capability: compute capability, ten times, of the weakest card.
+    environment: variables of the server. capability: compute capability, ten times, of the weakest card. derived: why
+    there are variables that neither profile nor onecat.yaml has.
     """
 
     schema: FlagSchema
@@ -29,6 +31,7 @@ class Question:
     hardware: Hardware
     capability: int | None
     engine: str = "vllm"
+    derived: tuple[Reason, ...] = ()
 
     def value(self, name: str) -> object:
         """The value of a flag: as set, or else the engine's default."""

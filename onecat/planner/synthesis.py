@@ -87,7 +87,7 @@ def _plan(
         layout=layout,
         layouts=_layouts(profile, layout),
         container=container,
-        reasons=reasons + environment_reasons(deployment, profile),
+        reasons=reasons + environment_reasons(deployment, profile, question.derived),
         refusals=refusals(situation),
         warnings=warnings_of(situation, facts, made.compared),
         candidates=told_candidates(made.compared),

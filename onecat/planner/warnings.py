@@ -61,8 +61,12 @@ def warnings_of(at: Situation, facts: Facts | None, compared: Sequence[Candidate
         warnings.append(
             f"The layout needs {needed} GPUs; profile {at.profile.name} is for hosts with {hardware.count}."
         )
-    if hardware.accelerator == "none" and at.layout.tensor_parallel > 1:
-        warnings.append("tensor-parallel-size above 1 on a CPU means one worker per NUMA node.")
+    if hardware.accelerator == "none" and at.layout.cards > 1:
+        warnings.append(
+            f"The {at.layout.cards} ranks share this host's processors and memory: each has its part of the weights "
+            "and a KV cache of its own of VLLM_CPU_KVCACHE_SPACE. They are faster than one only on NUMA nodes of their "
+            "own."
+        )
     return tuple(warnings)
 
 
