@@ -10,6 +10,7 @@ import typer
 from onecat.cli import console
 from onecat.cli.outputs import Output
 from onecat.cli.progress_line import ProgressLine
+from onecat.cli.rewriting_options import DryRunOption, JobsOption, ReplaceOption, RestartOption
 
 if TYPE_CHECKING:
     from onecat.nvfp4.rewriting import Progress
@@ -48,12 +49,10 @@ def convert_model(
         list[str] | None,
         typer.Option("--ignore", metavar="PATTERN", help="Leave these modules alone: name, glob, re:...; repeat."),
     ] = None,
-    jobs: Annotated[
-        int, typer.Option("--jobs", min=0, max=256, help="Threads; 0: one for each processor it may use.")
-    ] = 0,
-    restart: Annotated[bool, typer.Option("--restart", help="Throw away what an unfinished run has made.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace files of the same names in DST.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    jobs: JobsOption = 0,
+    restart: RestartOption = False,
+    replace: ReplaceOption = False,
+    dry_run: DryRunOption = False,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write errors and sizes of all modules as JSON.")
     ] = None,

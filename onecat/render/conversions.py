@@ -78,7 +78,7 @@ def lines(outcome: Outcome) -> list[str]:
             *_left(outcome.selection.left),
             *_wrapped(outcome.notes),
             f"would convert {chosen}: {told}",
-            f"free where it goes: {size(outcome.free)}; memory: about {size(sizes.peak)} and 300 MB",
+            f"room where it goes: {size(outcome.free)}; memory that it takes: up to {size(sizes.peak)}",
             "nothing was written",
         ]
     target = shlex.quote(str(request.target))

@@ -18,12 +18,17 @@ def admitted(directory: Path, target: Path) -> Checkpoint:
     Raises OnecatError when there is none, when it is not whole, when its weights are no plain safetensors of Hugging
     Face's layout, when it is quantised already, and when the target is the same directory.
     """
-    seen = inspect(directory)
+    if not directory.exists():
+        raise OnecatError(
+            f"{directory} does not exist", expected="a directory with config.json and *.safetensors",
+            where=str(directory.absolute()), next_steps=["onecat model pull ORG/NAME DIRECTORY fetches a model"],
+        )  # fmt: skip
     if not directory.is_dir():
         raise OnecatError(
             f"{directory} is one file", expected="the checkpoint's directory", where=str(directory.absolute()),
             next_steps=[f"give the directory: {shlex.quote(str(directory.absolute().parent))}"],
         )  # fmt: skip
+    seen = inspect(directory)
     if target.exists() and target.samefile(directory):
         raise OnecatError(
             "the new checkpoint would be written over the one that it is made of",

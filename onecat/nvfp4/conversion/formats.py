@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from onecat.nvfp4.codec import Deviation
@@ -56,32 +56,36 @@ class Format(Protocol):
         ...
 
 
-def step(group: Group, form: Format) -> Step:
-    """The step that makes all tensors of a group; its members are in memory together, their codes one by one.
+def step(name: str, groups: Sequence[Group], form: Format) -> Step:
+    """The step that makes all tensors of some groups, whose own tensors are in memory together, and codes one by one.
 
     What it measures is named `MODULE/NAME`. Its `make` raises ValueError for NaN and Inf, naming the tensor.
     """
+    reads = tuple(dict.fromkeys(each.tensor for group in groups for each in group.members))
 
     def make(source: SourceFiles) -> Contents:
         measured: dict[str, float] = {}
-        return Contents(_arrays(group, form, source, measured), measured)
+        return Contents(_arrays(groups, form, {each: source.read(each) for each in reads}, measured), measured)
 
-    outputs = tuple(made for each in group.members for made in form.made(each))
-    return Step(group.name, outputs, tuple(each.tensor for each in group.members), make)
+    outputs = tuple(made for group in groups for each in group.members for made in form.made(each))
+    return Step(name, outputs, reads, make)
 
 
-def _arrays(group: Group, form: Format, source: SourceFiles, measured: dict[str, float]) -> Iterator[Array]:
-    weights = [source.read(each.tensor) for each in group.members]
-    largest = 0.0
-    for each, weight in zip(group.members, weights, strict=True):
-        with _naming(each):
-            largest = max(largest, form.largest(weight))
-    shared = form.shared(weights, largest)
-    for each in group.members:
-        with _naming(each):
-            encoded = form.encode(weights.pop(0), shared)
-        measured |= {f"{each.module}/{name}": float(value) for name, value in encoded.deviation._asdict().items()}
-        yield from encoded.arrays
+def _arrays(
+    groups: Sequence[Group], form: Format, tensors: Mapping[str, Array], measured: dict[str, float]
+) -> Iterator[Array]:
+    for group in groups:
+        weights = [each.of(tensors[each.tensor]) for each in group.members]
+        largest = 0.0
+        for each, weight in zip(group.members, weights, strict=True):
+            with _naming(each):
+                largest = max(largest, form.largest(weight))
+        shared = form.shared(weights, largest)
+        for each, weight in zip(group.members, weights, strict=True):
+            with _naming(each):
+                encoded = form.encode(weight, shared)
+            measured |= {f"{each.module}/{name}": float(value) for name, value in encoded.deviation._asdict().items()}
+            yield from encoded.arrays
 
 
 @contextlib.contextmanager

@@ -35,7 +35,8 @@ class _Fp8Block:
     def unfit_group(self, group: Group) -> str | None:
         for each in group.members[:-1]:
             if each.shape[0] % SIDES[0]:
-                return f"joined into {group.name} behind {each.shape[0]} rows, which blocks of 128 do not divide"
+                last = each.module.rpartition(".")[2]
+                return f"joined with others behind {last}, whose {each.shape[0]} rows blocks of 128 do not divide"
         into = {each.shape[1] for each in group.members}
         return None if len(into) == 1 else "joined matrices have different in_features"
 

@@ -1,8 +1,8 @@
 """The list of modules that are left alone, as short as engines understand it.
 
-vLLM maps plain names of such a list to its own names of modules, and no regular expressions: those are written so that
-they hold for both, from the part of a name on that all libraries share. It compares q_proj, k_proj and v_proj in place
-of the qkv_proj that they become, which is why names and expressions always cover all of them.
+vLLM maps plain names of such a list to its own names of modules, and no expressions: those are written so that they
+hold for both, from the part of a name on that all libraries share. It compares q_proj, k_proj and v_proj in place of
+the qkv_proj that they become, which is why names and expressions always cover all of them.
 
 Source: vllm 0.27.1, vllm/model_executor/layers/quantization/compressed_tensors/compressed_tensors.py
 (apply_vllm_mapper), .../utils.py (should_ignore_layer); modelopt.py (is_layer_excluded); utils/quant_utils.py
@@ -13,71 +13,106 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from onecat.nvfp4.conversion.records import LeftAlone
+from onecat.nvfp4.conversion.records import LeftAlone, Matrix
 
 HEAD = "lm_head"
-_NUMBER = re.compile(r"(?<=\.)[0-9]+(?=\.)")
-_FROM_LAYERS = re.compile(r"^.*?(?=(?:layers|h|blocks)\.(?:[0-9]|#))")
+"""Listed also where the embedding takes its place: libraries make a linear module of it."""
+
+WRAPPERS = ("model", "language_model", "thinker")
+"""Parts of names that libraries put before others, or leave out."""
+
+_NUMBER = re.compile(r"(?<=\.)[0-9]+(?=\.|$)")
+_UP_TO_LAYERS = re.compile(r"^.*?(?=(?:layers|h|blocks)\.[0-9#])")
 
 
-def expressions(left: Sequence[LeftAlone], converted: Iterable[str]) -> tuple[str, ...]:
-    """For compressed-tensors: the head, an expression for each tower, one for modules alike in many layers, else names.
+class _Entry(NamedTuple):
+    """text: the end of a module's name, `#` for any number; inside: or of the name of what it is in."""
 
-    The head is there also where the embedding takes its place: libraries make a linear module of it.
-    """
-    kept = tuple(converted)
-    found = [HEAD]
-    names: list[str] = []
-    for each in left:
-        name = each.matrix.module
-        if each.matrix.kind == "head":
-            if name != HEAD:
-                found.append(f"re:.*{re.escape(name.rpartition('.')[2])}$")
-        elif each.matrix.part == "language" or (tower := _tower(name)) is None:
-            names.append(name)
-        else:
-            found.append(f"re:(?:.*\\.)?{re.escape(tower)}\\.")
-    return tuple(dict.fromkeys((*found, *_alike(names, kept))))
+    text: str
+    inside: bool = False
+
+    @property
+    def expression(self) -> str:
+        text = re.escape(self.text).replace(r"\#", "[0-9]+").replace("#", "[0-9]+")
+        return rf"(?:.*\.)?{text}(?:\.|$)" if self.inside else rf"(?:.*\.)?{text}$"
+
+    @property
+    def globs(self) -> tuple[str, ...]:
+        text = "*" + self.text.replace("#", "*")
+        return (text, f"{text}.*") if self.inside else (text,)
 
 
-def _tower(module: str) -> str | None:
-    """The part of a name by which a tower or a draft layer is known in all libraries."""
-    first = next((part for part in module.split(".") if part not in ("model", "language_model", "thinker")), None)
-    return None if first in (None, "layers") else first
+def expressions(left: Sequence[LeftAlone], converted: Sequence[str]) -> tuple[str, ...]:
+    """For compressed-tensors: regular expressions, and names of those that are not alike in many layers."""
+    found = (each if isinstance(each, str) else f"re:{each.expression}" for each in _entries(left, converted))
+    return tuple(dict.fromkeys((HEAD, *found)))
 
 
-def _alike(names: Sequence[str], converted: Sequence[str]) -> list[str]:
-    """Names that differ in the layer alone as one expression, where it covers nothing that is converted."""
-    alike: dict[str, list[str]] = defaultdict(list)
-    for name in names:
-        alike[_NUMBER.sub("#", name)].append(name)
-    found = []
-    for stem, those in alike.items():
-        text = re.escape(_FROM_LAYERS.sub("", stem)).replace(r"\#", "#").replace("#", "[0-9]+")
-        expression = f"(?:.*\\.)?{text}$"
-        pattern = re.compile(expression)
-        if len(those) > 1 and not any(pattern.match(each) for each in converted):
-            found.append(f"re:{expression}")
-        else:
-            found += those
-    return found
+def globs(left: Sequence[LeftAlone], converted: Sequence[str]) -> tuple[str, ...]:
+    """For ModelOpt, whose engine takes a name without `*` for letters anywhere in a name."""
+    found = (
+        glob
+        for each in _entries(left, converted)
+        for glob in (_Entry(_UP_TO_LAYERS.sub("", each)) if isinstance(each, str) else each).globs
+    )
+    return tuple(dict.fromkeys((HEAD, *found)))
 
 
 def full_names(left: Sequence[LeftAlone]) -> tuple[str, ...]:
-    """For DeepSeek's naming, whose engine compares whole names: all of them."""
-    return tuple(dict.fromkeys((HEAD, *(each.matrix.module for each in left))))
+    """For DeepSeek's naming, whose engine compares whole names."""
+    return tuple(dict.fromkeys((HEAD, *(each.matrix.module for each in left if _is_listed(each.matrix)))))
 
 
-def wildcards(left: Sequence[LeftAlone]) -> tuple[str, ...]:
-    """For ModelOpt, whose patterns are globs over the whole name."""
-    found = [HEAD]
-    names: list[str] = []
+def _entries(left: Sequence[LeftAlone], converted: Sequence[str]) -> Iterator[_Entry | str]:
+    alike: dict[_Entry, list[str]] = defaultdict(list)
     for each in left:
-        name = each.matrix.module
-        if each.matrix.part != "language" and (tower := _tower(name)) is not None:
-            found.append(f"*{tower}*")
+        module = each.matrix.module
+        if not _is_listed(each.matrix) or module == HEAD:
+            continue
+        whole = _whole_part(each.matrix)
+        if whole is not None:
+            yield whole
+        elif each.matrix.kind == "head":
+            yield _Entry(module.rpartition(".")[2])
         else:
-            names.append(name)
-    return tuple(dict.fromkeys((*found, *names)))
+            for entry in _ends(each.matrix):
+                alike[entry].append(module)
+    for entry, those in alike.items():
+        pattern = re.compile(entry.expression)
+        if (len(those) > 1 or entry.inside) and not any(pattern.match(each) for each in converted):
+            yield entry
+        else:
+            yield from those
+
+
+def _is_listed(matrix: Matrix) -> bool:
+    """Whether a library could take it for a linear module."""
+    return matrix.is_matrix or (matrix.kind == "linear" and len(matrix.shape) > 2)
+
+
+def _whole_part(matrix: Matrix) -> _Entry | None:
+    """The tower, or the draft layer, that a matrix is of: all of it is left alone."""
+    if matrix.part == "language":
+        return None
+    parts = [part for part in matrix.module.split(".") if part not in WRAPPERS]
+    return _Entry(".".join(parts[:2] if parts[0] == "layers" else parts[:1]), inside=True)
+
+
+def _ends(matrix: Matrix) -> Iterator[_Entry]:
+    """Names that differ in numbers alone end alike. Experts in one tensor are asked for by the names of single ones."""
+    text = _NUMBER.sub("#", _UP_TO_LAYERS.sub("", matrix.module))
+    if matrix.is_matrix:
+        yield _Entry(text)
+    elif ".experts." in text:
+        yield _Entry(text.partition(".experts.")[0] + ".experts", inside=True)
+    else:
+        yield _Entry(text)
+        yield _Entry(text.rpartition(".")[0] + ".experts", inside=True)
+
+
+def unlisted(left: Iterable[LeftAlone]) -> frozenset[str]:
+    """Modules that no list needs: no library takes them for linear ones."""
+    return frozenset(each.matrix.module for each in left if not _is_listed(each.matrix))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +16,20 @@ from onecat.checkpoints import Checkpoint, read_quantization
 from onecat.checkpoints.safetensors_header import BITS
 from onecat.checkpoints.sources import CONFIG, INDEX
 from onecat.nvfp4.conversion.formats import Format, step
-from onecat.nvfp4.conversion.ignoring import expressions, full_names, wildcards
+from onecat.nvfp4.conversion.ignoring import expressions, full_names, globs, unlisted
 from onecat.nvfp4.conversion.matrices import matrices
-from onecat.nvfp4.conversion.records import Request, Selection, Sizes
+from onecat.nvfp4.conversion.records import Group, Matrix, Request, Selection, Sizes
 from onecat.nvfp4.conversion.selection import select
 from onecat.nvfp4.rewriting import Made, Rewrite, Shard, SourceFiles, Step
 
+_EXPERT = re.compile(r"\.experts\.[0-9]+\.")
+
 PROVENANCE = "onecat_conversion.json"
 """A small file that says how the checkpoint was made; engines do not look at it."""
+
+
+BESIDE = 300_000_000
+"""Bytes of memory that a run takes beside the tensors that it works on, at most."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ def plan(
     request: Request, seen: Checkpoint, source: SourceFiles, config: dict[str, Any], copied: Sequence[str], form: Format
 ) -> Plan:
     """Raises OnecatError for a pattern that covers nothing, and when nothing is left to convert."""
-    selection = select(matrices(seen.architecture, source), form, request.include, request.ignore)
+    selection = select(matrices(seen.architecture, config, source), form, request.include, request.ignore)
     shards = _shards(source, selection, form)
     documents = form.documents(config, _ignored(form, selection))
     _hold_true(documents, selection)
@@ -66,22 +74,25 @@ def _ignored(form: Format, selection: Selection) -> tuple[str, ...]:
     if form.container == "fp8":
         return full_names(selection.left)
     if form.container == "modelopt":
-        return wildcards(selection.left)
+        return globs(selection.left, selection.modules)
     return expressions(selection.left, selection.modules)
 
 
 def _shards(source: SourceFiles, selection: Selection, form: Format) -> tuple[Shard, ...]:
     """The source's files in their order; a group is where its first tensor was, other tensors where they were."""
-    of_tensor = {each.tensor: group for group in selection.groups for each in group.members}
+    of_tensor: dict[str, list[Group]] = defaultdict(list)
+    for group in selection.groups:
+        for tensor in dict.fromkeys(each.tensor for each in group.members):
+            of_tensor[tensor].append(group)
     begun: set[str] = set()
     steps: dict[str, list[Step]] = {file: [] for file in source.headers}
-    for name, tensor in source.tensors.items():
-        group = of_tensor.get(name)
-        if group is None:
-            steps[tensor.file].append(Step(name, (Made(name, tensor.dtype, tensor.shape),), (name,)))
-        elif group.name not in begun:
-            begun.add(group.name)
-            steps[tensor.file].append(step(group, form))
+    for name, stored in source.tensors.items():
+        groups = of_tensor.get(name)
+        if groups is None:
+            steps[stored.file].append(Step(name, (Made(name, stored.dtype, stored.shape),), (name,)))
+        elif groups[0].name not in begun:
+            begun.update(each.name for each in groups)
+            steps[stored.file].append(step(name if len(groups) > 1 else groups[0].name, groups, form))
     return tuple(
         Shard(file, tuple(those), dict(source.headers[file].metadata or {"format": "pt"}))
         for file, those in steps.items()
@@ -105,7 +116,7 @@ def _sizes(source: SourceFiles, shards: Sequence[Shard], selection: Selection) -
     after = sum(size(made) for shard in shards for each in shard.steps for made in each.outputs)
     largest = max((each.bytes for each in source.tensors.values()), default=0)
     group = max((each.bytes for each in selection.groups), default=0)
-    return Sizes(before, after, max(largest, group + group // 2))
+    return Sizes(before, after, max(largest, group + group // 2) + BESIDE)
 
 
 def _hold_true(documents: Mapping[str, dict[str, Any]], selection: Selection) -> None:
@@ -113,12 +124,19 @@ def _hold_true(documents: Mapping[str, dict[str, Any]], selection: Selection) ->
     claimed = read_quantization(documents)
     if claimed is None:
         raise RuntimeError("the configuration of the new checkpoint claims no quantisation")
-    expected = {each.module: (each, True) for group in selection.groups for each in group.members}
-    expected |= {each.matrix.module: (each.matrix, False) for each in selection.left}
+    expected = {_EXPERT.sub(".experts.*.", name): (matrix, quantised) for name, matrix, quantised in _told(selection)}
     for module, (matrix, quantised) in expected.items():
         told = claimed.scheme_of(module, matrix.kind, matrix.part) is not None
         if told != quantised:
             raise RuntimeError(f"the configuration of the new checkpoint says the wrong thing of {module}")
+
+
+def _told(selection: Selection) -> Iterator[tuple[str, Matrix, bool]]:
+    """Modules that a library may take for linear ones, each with whether it is quantised."""
+    beside = unlisted(selection.left)
+    for group in selection.groups:
+        yield from ((each.module, each, True) for each in group.members)
+    yield from ((each.matrix.module, each.matrix, False) for each in selection.left if each.matrix.module not in beside)
 
 
 def _fingerprint(source: SourceFiles) -> dict[str, Any]:

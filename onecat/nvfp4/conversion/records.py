@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy
+
 from onecat.checkpoints.architectures.records import Part, WeightKind
 from onecat.nvfp4.codec import Deviation, Search
+from onecat.nvfp4.tensor_types import Array
 
 Scheme = Literal["nvfp4", "fp8-block"]
 Naming = Literal["compressed-tensors", "deepseek", "modelopt"]
@@ -37,10 +40,23 @@ class Request:
     dry_run: bool = False
 
 
-class Matrix(NamedTuple):
-    """A plain matrix of the source. module: its name (`model.layers.0.mlp.down_proj`). described: by a family.
+class Place(NamedTuple):
+    """Where a matrix lies in a tensor that holds all experts of a layer: rows `begin` to `end` of one of them.
 
-    shape: [out_features, in_features]. layer: of the decoder, None outside of its layers.
+    transposed: the tensor has [in_features, out_features] of each expert.
+    """
+
+    expert: int
+    begin: int
+    end: int
+    transposed: bool
+
+
+class Matrix(NamedTuple):
+    """A plain matrix of the source. module: its name in the result (`model.layers.0.mlp.down_proj`).
+
+    shape: [out_features, in_features]. bytes: as the source has it. layer: of the decoder, None outside of its layers.
+    place: in the tensor, None for all of it.
     """
 
     module: str
@@ -51,10 +67,22 @@ class Matrix(NamedTuple):
     kind: WeightKind
     part: Part
     layer: int | None
+    place: Place | None = None
 
     @property
-    def elements(self) -> int:
-        return math.prod(self.shape)
+    def is_matrix(self) -> bool:
+        """Whether it is one matrix, and the weight of a module."""
+        return len(self.shape) == 2 and (self.place is not None or self.tensor.endswith(".weight"))
+
+    def of(self, tensor: Array) -> Array:
+        """Its elements [out_features, in_features], given those of its tensor."""
+        if self.place is None:
+            return tensor
+        expert = tensor[self.place.expert]
+        if self.place.transposed:
+            return numpy.ascontiguousarray(expert[:, self.place.begin : self.place.end].T)
+        rows: Array = expert[self.place.begin : self.place.end]
+        return rows
 
 
 class Group(NamedTuple):

@@ -16,7 +16,7 @@ KINDS = {
     "head": "the output head",
     "router": "the router of a mixture of experts",
     "convolution": "a convolution",
-    "state": "a state",
+    "state": "of a state space",
     "other": "no linear layer of a known kind",
 }
 PARTS = {"vision": "of the vision tower", "audio": "of the audio tower", "draft": "of the draft layers"}
@@ -70,8 +70,8 @@ def _reason(each: Matrix, form: Format, wanted: frozenset[str] | None, unwanted:
             return what
     if each.layer is None:
         return "outside of the decoder's layers"
-    if len(each.shape) != 2 or not each.tensor.endswith(".weight"):
-        return "several matrices in one tensor"
+    if not each.is_matrix:
+        return "experts of a layer in one tensor, which no engine reads quantised in this family"
     if each.dtype not in FLOATS:
         return f"stored as {each.dtype}"
     if each.module in unwanted:
@@ -111,6 +111,6 @@ def _hold_together(members: Sequence[Matrix], why: dict[str, str | None], reason
         if why[each.module] is not None:
             continue
         if left is not None:
-            why[each.module] = f"joined with {left.module}, which is left alone"
+            why[each.module] = f"joined with {left.module.rpartition('.')[2]}, which is left alone"
         elif reason is not None:
             why[each.module] = reason
