@@ -10,6 +10,9 @@ LANGUAGE_MODEL_PARTS = ("text_config", "llm_config", "language_config")
 """Names that files have for the language model's part, where a config.json describes towers too."""
 
 
+STATE_DTYPES = ("float32", "float16", "bfloat16")
+"""MambaDType of vllm/config/cache.py at 0.27.1, without `auto`."""
+
 LARGEST = 2**63
 """Engines keep sizes in 64 bits; JSON as Python reads it has whole numbers of thousands of digits."""
 
@@ -112,9 +115,14 @@ class Configuration:
         return value if isinstance(value, bool) else default
 
     def word(self, name: str) -> str | None:
-        """A word, as `mamba_ssm_dtype`; None when there is none."""
+        """A word, as `hybrid_override_pattern`; None when there is none."""
         value = self.text.get(name)
         return value if isinstance(value, str) else None
+
+    def state_dtype(self, name: str) -> str | None:
+        """A data type that states are kept in, as `mamba_ssm_dtype`; None for that of the model."""
+        stated = (self.word(name) or "").removeprefix("torch.")
+        return stated if stated in STATE_DTYPES else None
 
     def words(self, name: str) -> tuple[str, ...]:
         """A list of words, as `layer_types`; empty when there is none."""

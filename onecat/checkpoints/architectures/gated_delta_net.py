@@ -32,7 +32,7 @@ class GatedDeltaNet:
             configuration.positive("linear_key_head_dim"),
             configuration.positive("linear_value_head_dim"),
             configuration.positive("linear_conv_kernel_dim", default=4),
-            configuration.word("mamba_ssm_dtype"),
+            configuration.state_dtype("mamba_ssm_dtype"),
         )
 
     @property

@@ -236,3 +236,11 @@ def test_a_chunk_of_no_tokens_is_none() -> None:
     config = next(each for each in SMALL if each["architectures"] == ["BambaForCausalLM"])
     layers = [each for each in describe({**config, "mamba_chunk_size": 0}).caches if isinstance(each, StateLayers)]
     assert layers and {each.chunk for each in layers} == {None}
+
+
+@pytest.mark.parametrize(("stated", "kept"), [("float32", "float32"), ("torch.bfloat16", "bfloat16"), ("b", None)])
+def test_a_type_of_states_that_is_none_is_that_of_the_model(stated: str, kept: str | None) -> None:
+    config = copy.deepcopy(next(each for each in SMALL if "Qwen3Next" in each["architectures"][0]))
+    found = describe({**config, "mamba_ssm_dtype": stated}).caches
+    states = [state for each in found if isinstance(each, StateLayers) for state in each.states]
+    assert {state.dtype for state in states if state.name == "recurrent"} == {kept}

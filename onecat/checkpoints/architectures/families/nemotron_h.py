@@ -114,7 +114,7 @@ def _mamba(configuration: Configuration, hidden: int) -> Mamba2:
         configuration.positive("conv_kernel", default=4),
         configuration.flag("use_bias"),
         configuration.flag("use_conv_bias", True),
-        configuration.word("mamba_ssm_cache_dtype") or "float32",
+        configuration.state_dtype("mamba_ssm_cache_dtype") or "float32",
         chunk=configuration.optional("mamba_chunk_size", "chunk_size") or None,
     )
 
