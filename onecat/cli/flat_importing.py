@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import typer
+
 from onecat.cli import console
 from onecat.cli.progress_line import ProgressLine
+from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
     from onecat.nvfp4.dequantisation import Target
@@ -13,8 +16,10 @@ if TYPE_CHECKING:
 
 
 def import_into(flat: FlatSource, target: Target, *, dry_run: bool, as_json: bool) -> None:
-    """Write the plain checkpoint of a flat file, or only say what would be written."""
-    from onecat.errors import OnecatError
+    """Write the plain checkpoint of a flat file, or only say what would be written.
+
+    Ends with exit code 1 when tensors of the model are missing.
+    """
     from onecat.nvfp4.flat_files import plan_import
     from onecat.nvfp4.rewriting import rewrite
     from onecat.render import imports
@@ -28,6 +33,7 @@ def import_into(flat: FlatSource, target: Target, *, dry_run: bool, as_json: boo
         raise
     done = None
     if not dry_run:
+        plan.require_whole()
         console.end_like_ctrl_c()
         with ProgressLine() as line:
             done = rewrite(
@@ -37,3 +43,5 @@ def import_into(flat: FlatSource, target: Target, *, dry_run: bool, as_json: boo
         console.print_json(imports.document(flat, plan, done))
     else:
         print("\n".join(imports.lines(flat, plan, done)))
+    if plan.missing:
+        raise typer.Exit(ExitCode.NO)

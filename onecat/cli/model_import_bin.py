@@ -26,7 +26,7 @@ def add_to(group: typer.Typer) -> None:
 def import_flat(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="The directory with model.bin, or the file itself.")],
     target: Annotated[
-        Path | None, typer.Argument(metavar="[DST]", help="Directory that is made; not needed with --dry-run.")
+        Path | None, typer.Argument(metavar="DST", help="Directory that is made; not needed with --dry-run.")
     ] = None,
     layout: Annotated[
         Path | None, typer.Option("--layout", metavar="FILE", help="What the file holds, as YAML or JSON.")

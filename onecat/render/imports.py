@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from onecat.checkpoints.numbering import counted
-from onecat.render.columns import harmless
+from onecat.checkpoints.numbering import counted, first_of
+from onecat.render.columns import harmless, wrap
 from onecat.render.pulls import duration, size
 
 if TYPE_CHECKING:
     from onecat.nvfp4.flat_files import FlatSource, Import
     from onecat.nvfp4.rewriting import Rewritten
 
+WIDTH = 80
 SUSPICIOUS = 0.25
 """Standard deviations that the mean of a matrix may be away from 0: trained ones are nearer by far, and a zero point
 that is wrong by one moves it by about a third."""
@@ -40,6 +41,7 @@ def document(flat: FlatSource, plan: Import | None, done: Rewritten | None) -> d
         "dtype": plan.dtype if plan is not None else None,
         "flat_tensors": plan.flat if plan is not None else None,
         "kept": plan.kept if plan is not None else None,
+        "missing": list(plan.missing) if plan is not None else [],
         "unchecked": plan.unchecked if plan is not None else None,
         "source_bytes": plan.source_bytes if plan is not None else None,
         "target_bytes": plan.target_bytes if plan is not None else None,
@@ -60,43 +62,50 @@ def suspicious(done: Rewritten) -> list[str]:
 
 def lines(flat: FlatSource, plan: Import, done: Rewritten | None) -> list[str]:
     """The result for a person."""
-    text = [*seen_lines(flat), *_assumed(flat, plan)]
-    grown = f"{size(plan.source_bytes)} -> {size(plan.target_bytes)} of {plan.dtype}"
-    held = f"{counted(plan.flat, 'matrix').replace('matrixs', 'matrices')} of the flat file"
-    kept = f" and {counted(plan.kept, 'plain tensor')}" if plan.kept else ""
-    text.append(f"holds      {held}{kept}: {grown}")
-    if plan.unchecked is not None:
-        text.append(f"unchecked  whether tensors are missing: {harmless(plan.unchecked)}")
+    text = [*seen_lines(flat), *_rows(_assumed(flat, plan)), *_rows(_held(plan))]
     if done is None:
         return [*text, "the length adds up; nothing was written"]
     odd = suspicious(done)
     if odd:
-        text.append(
-            f"warning    the mean of {len(odd)} of {plan.flat} matrices is far from 0, as of {harmless(odd[0])}: "
-            "zero_point, codes or order is probably not what the file has"
-        )
+        told = f"the mean of {len(odd)} of {plan.flat} matrices is far from 0, as of {odd[0]}: "
+        text += _rows([("warning", f"{told}zero_point, codes or order is probably not what the file has")])
     return [*text, f"{harmless(str(plan.rewrite.target))} is complete; {duration(done.seconds)}"]
 
 
-def seen_lines(flat: FlatSource) -> Iterator[str]:
+def seen_lines(flat: FlatSource) -> list[str]:
     """What the file seems to be, by itself."""
     seen = flat.seen
     kind = "magic 1c 0a 0d 0a" if seen.has_header else "no header, scales.bin beside it"
-    yield f"file       {harmless(str(seen.path))}: {kind}, {size(seen.size + seen.scales_size)}"
     groups = "no whole header" if seen.all_groups is None else counted(seen.all_groups, "group")
     own = seen.own_group_size
-    if own is None:
-        yield f"by itself  {groups}; no group size makes its length"
-    else:
-        yield f"by itself  {groups} of {own}: {own * (seen.all_groups or 0)} weights"
+    length = "no group size makes its length" if own is None else f"{own * (seen.all_groups or 0)} weights"
+    return _rows([
+        ("file", f"{seen.path}: {kind}, {size(seen.size + seen.scales_size)}"),
+        ("by itself", f"{groups}{'' if own is None else f' of {own}'}: {length}"),
+    ])  # fmt: skip
 
 
-def _assumed(flat: FlatSource, plan: Import) -> Iterator[str]:
+def _rows(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """A word, and what there is to say of it, in lines of 80 columns."""
+    return [line for word, told in rows for line in wrap(harmless(told), WIDTH, f"{word:<11}", " " * 11)]
+
+
+def _assumed(flat: FlatSource, plan: Import) -> Iterator[tuple[str, str]]:
     layout = plan.layout
     meaning = f"unsigned, {layout.zero_point:g} is zero" if layout.codes == "unsigned" else layout.codes
     stated = f"as {flat.layout_file.name} says" if flat.layout_file is not None else "assumed; a layout file can say it"
-    yield f"codes      {meaning}, {layout.order}, {stated}"
+    yield "codes", f"{meaning}, {layout.order}; {stated}"
     origin = flat.table_from.name if flat.table_from is not None else "nowhere"
     order = "" if flat.table_from == flat.layout_file else ", linear weights layer by layer (assumed)"
-    tensors = counted(len(layout.tensors), "tensor")
-    yield f"table      {tensors} from {harmless(origin)}{order}; groups of {layout.group_size}"
+    yield "table", f"{counted(len(layout.tensors), 'tensor')} from {origin}{order}; groups of {layout.group_size}"
+
+
+def _held(plan: Import) -> Iterator[tuple[str, str]]:
+    matrices = "1 matrix" if plan.flat == 1 else f"{plan.flat} matrices"
+    kept = f" and {counted(plan.kept, 'plain tensor')}" if plan.kept else ""
+    grown = f"{size(plan.source_bytes)} -> {size(plan.target_bytes)} of {plan.dtype}"
+    yield "holds", f"{matrices} of the flat file{kept}: {grown}"
+    if plan.missing:
+        yield "missing", f"{first_of(plan.missing, 2)}: --rest DIR names a checkpoint with them"
+    if plan.unchecked is not None:
+        yield "unchecked", f"whether tensors are missing: {plan.unchecked}"

@@ -22,6 +22,7 @@ OTHER_FILES = {
     b"GGUF": "a GGUF file",
     b"\x80\x02": "a pickle",
     b"version ": "a Git LFS pointer",
+    b"{": "a JSON document",
 }
 
 
@@ -82,7 +83,7 @@ def look(path: Path) -> Seen:
                             "write it anew in little endian")  # fmt: skip
     known = next((f", as {what} does" for begin, what in OTHER_FILES.items() if start.startswith(begin)), "")
     raise _no_flat_file(path, f"begins with {start[:4].hex(' ')}{known}, and there is no scales.bin beside it",
-                        "without a header the scales are a file of their own: put scales.bin there")  # fmt: skip
+                        "name the file with the weights; without a header it needs scales.bin beside it")  # fmt: skip
 
 
 def _no_flat_file(path: Path, what: str, step: str) -> OnecatError:

@@ -30,7 +30,8 @@ class Import:
     """The plan, and what there is to say of it.
 
     source: where its steps read. layout: with the group size that the length came to. flat: tensors of the flat file;
-    kept: of the rest. unchecked: why nobody can tell whether tensors are missing, None where they were counted.
+    kept: of the rest. missing: tensors of the model that are in neither; unchecked: why nobody can tell, None where
+    they were looked for.
     """
 
     rewrite: Rewrite
@@ -41,20 +42,34 @@ class Import:
     kept: int
     source_bytes: int
     target_bytes: int
+    missing: tuple[str, ...]
     unchecked: str | None
+
+    def require_whole(self) -> None:
+        """Raises OnecatError when tensors of the model are missing: no engine would load what is made."""
+        if self.missing:
+            raise OnecatError(
+                f"{counted(len(self.missing), 'tensor')} of the model would be missing",
+                expected="embeddings, norms and all else that is not quantised, in safetensors",
+                where=str(self.source.directory),
+                details=[*self.missing[:10], *([f"and {len(self.missing) - 10} more"] if self.missing[10:] else [])],
+                next_steps=["name a directory with them: onecat model import-bin SRC DST --rest DIR",
+                            "the model that was quantised has all of them"],
+                code=ExitCode.NO,
+            )  # fmt: skip
 
 
 def plan_import(flat: FlatSource, target: Target) -> Import:
     """Plan the plain checkpoint; nothing is read but what `flat` holds.
 
-    Raises OnecatError when there is no table of tensors, the length does not add up, or tensors are missing.
+    Raises OnecatError when there is no table of tensors, or the length does not add up.
     """
     layout = _with_group_size(flat)
     source = _source(flat, layout)
     dtype, types = _types(flat, target)
     names = [name for name, _ in layout.tensors]
     rest = _rest(flat, set(names))
-    unchecked = _missing(flat, {*names, *rest})
+    missing, unchecked = _missing(flat, {*names, *rest})
     kept = (keep(name, tensor, types.of(tensor)) for name, tensor in rest.items())
     steps = (*_flat_steps(layout, PLAIN_DTYPES[dtype]), *kept)
     shards = into_shards(steps, target.shard_bytes)
@@ -72,7 +87,9 @@ def plan_import(flat: FlatSource, target: Target) -> Import:
         replace=target.replace,
     )  # fmt: skip
     read = sum(source.tensors[name].bytes for step in steps for name in step.reads)
-    return Import(rewrite, source, layout, dtype, len(names), len(rest), read, sum(map(step_bytes, steps)), unchecked)
+    return Import(
+        rewrite, source, layout, dtype, len(names), len(rest), read, sum(map(step_bytes, steps)), missing, unchecked
+    )
 
 
 def _with_group_size(flat: FlatSource) -> Layout:
@@ -148,23 +165,12 @@ def _types(flat: FlatSource, target: Target) -> tuple[str, Types]:
     return dtype, Types(own, dtype)
 
 
-def _missing(flat: FlatSource, there: set[str]) -> str | None:
-    """Why it is not known whether tensors are missing; None when none is. Raises OnecatError when some are."""
+def _missing(flat: FlatSource, there: set[str]) -> tuple[tuple[str, ...], str | None]:
+    """Tensors of the model that are not there, and why that cannot be told (None where it can)."""
     if not flat.architecture.weights or flat.architecture.estimated:
-        return flat.architecture.estimated or "config.json describes no architecture that onecat knows"
-    missing = [name for weight in flat.architecture.weights if weight.part != "draft" for name in names_of(weight)
-               if name not in there]  # fmt: skip
-    if not missing:
-        return None
-    places = "the flat file" if flat.rest is None else f"the flat file and {flat.rest.directory}"
-    raise OnecatError(
-        f"{counted(len(missing), 'tensor')} of the model would be missing in {places}",
-        expected="embeddings, norms and all else that is not quantised, in safetensors",
-        where=str(flat.seen.path),
-        details=missing[:10] + ([f"and {len(missing) - 10} more"] if len(missing) > 10 else []),
-        next_steps=["name a directory with them: --rest DIR (the original model will do)"],
-        code=ExitCode.NO,
-    )
+        return (), flat.architecture.estimated or "config.json describes no architecture that onecat knows"
+    wanted = (name for each in flat.architecture.weights if each.part != "draft" for name in names_of(each))
+    return tuple(name for name in wanted if name not in there), None
 
 
 def _flat_steps(layout: Layout, dtype: str) -> Iterator[Step]:
