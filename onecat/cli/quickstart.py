@@ -31,7 +31,7 @@ proxy:
   listen: 127.0.0.1:{proxy_port}
 """
 MODEL = "small"
-PROMPT = "And the king said unto"
+PROMPT = "And it came to pass"
 KIND = "goes on with a text in the words of the King James Bible, and answers no questions"
 ANSWER_TOKENS = 40
 

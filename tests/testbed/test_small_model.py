@@ -23,7 +23,7 @@ def test_it_goes_on_in_recognisable_words_and_has_the_perplexity_of_its_card(eng
     model = small_model()
     held_out = (model / "held_out.txt").read_text(encoding="ascii")
     samples = [held_out, "  Zwölf – 十二\t\n\n\x00 \U0001f600 "]
-    told = {"model": str(model), "prompt": "And the king said unto", "tokens": 60, "samples": samples}
+    told = {"model": str(model), "prompt": "And it came to pass", "tokens": 60, "samples": samples}
     argv = [str(engine_runtime.python), str(PROGRAM), json.dumps(told)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -31,12 +31,13 @@ def test_it_goes_on_in_recognisable_words_and_has_the_perplexity_of_its_card(eng
 
     assert answer["decoded"] == samples
     assert answer["chat"] == "First.\nSecond"
-    assert recognise(answer["text"], model).is_language, answer["text"]
+    recognised = recognise(answer["text"], model)
+    assert recognised.is_language and recognised.words_share >= 0.9, answer["text"]
     assert recognise(answer["random_text"], model).pairs_share < 0.1, answer["random_text"]
     card = re.search(r"held_out\.txt.*Perplexity: \*\*([\d.]+)\*\*", (model / "README.md").read_text())
     assert card is not None
     assert answer["perplexity"] == pytest.approx(float(card[1]), rel=0.002)
-    assert answer["perplexity"] < 20
+    assert answer["perplexity"] < 13
 
 
 def test_its_training_gives_the_same_weights_again_also_after_a_kill(
