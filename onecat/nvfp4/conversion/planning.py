@@ -48,7 +48,7 @@ def plan(
     """Raises OnecatError for a pattern that covers nothing, and when nothing is left to convert."""
     selection = select(matrices(seen.architecture, config, source), form, request.include, request.ignore)
     shards = _shards(source, selection, form)
-    documents = form.documents(config, _ignored(form, selection))
+    documents = quantised_documents(form, config, selection)
     _hold_true(documents, selection)
     texts = {name: _json(each) for name, each in documents.items()}
     if len(shards) > 1:
@@ -70,12 +70,15 @@ def plan(
     return Plan(work, selection, _sizes(source, shards, selection), quantisation)
 
 
-def _ignored(form: Format, selection: Selection) -> tuple[str, ...]:
+def quantised_documents(form: Format, config: dict[str, Any], selection: Selection) -> dict[str, Any]:
+    """config.json, and what stands beside it, by file name, for what was selected."""
     if form.container == "fp8":
-        return full_names(selection.left)
-    if form.container == "modelopt":
-        return globs(selection.left, selection.modules)
-    return expressions(selection.left, selection.modules)
+        ignored = full_names(selection.left)
+    elif form.container == "modelopt":
+        ignored = globs(selection.left, selection.modules)
+    else:
+        ignored = expressions(selection.left, selection.modules)
+    return form.documents(config, ignored)
 
 
 def _shards(source: SourceFiles, selection: Selection, form: Format) -> tuple[Shard, ...]:
@@ -93,11 +96,20 @@ def _shards(source: SourceFiles, selection: Selection, form: Format) -> tuple[Sh
         elif groups[0].name not in begun:
             begun.update(each.name for each in groups)
             steps[stored.file].append(step(name if len(groups) > 1 else groups[0].name, groups, form))
+    filled = [file for file, those in steps.items() if those]
     return tuple(
-        Shard(file, tuple(those), dict(source.headers[file].metadata or {"format": "pt"}))
-        for file, those in steps.items()
-        if those
+        Shard(name, tuple(steps[file]), dict(source.headers[file].metadata or {"format": "pt"}))
+        for file, name in zip(filled, _names(filled, len(steps)), strict=True)
     )
+
+
+def _names(filled: Sequence[str], count: int) -> Sequence[str]:
+    """The files' own names, which say how many there are; counted anew when some have nothing left in them."""
+    if len(filled) == count:
+        return filled
+    if len(filled) == 1:
+        return ("model.safetensors",)
+    return [f"model-{number:05d}-of-{len(filled):05d}.safetensors" for number in range(1, len(filled) + 1)]
 
 
 def _index(shards: Sequence[Shard]) -> dict[str, Any]:
