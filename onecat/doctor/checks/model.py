@@ -21,7 +21,7 @@ SCALES = ("scale-shape", "packed-shape", "missing-scale", "orphan-scale", "fused
 FILES = (
     "missing-shard", "no-weights", "no-index", "bad-index", "lfs-pointer", "truncated", "overlong", "bad-header",
     "unknown-dtype", "unreadable", "missing-file", "bad-json", "missing-tokenizer",
-    "dead-link", "incomplete-download", "headers-only",
+    "dead-link", "incomplete-download", "incomplete-rewrite", "headers-only",
 )  # fmt: skip
 """Problems of `inspect` that model.checkpoint tells, where no rule of `model verify` says the same."""
 

@@ -161,7 +161,7 @@ class _Run:
         self._count.forget(part.reports)
         if was_in_place:
             self._say(f"{part.shard.file} is not what an earlier run wrote there: it is made anew")
-        part.open(self._count.reuse, anew=was_in_place)
+        part.open(self._count.reuse)
         return False
 
     def _place_others(self) -> None:

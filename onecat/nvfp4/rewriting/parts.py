@@ -70,12 +70,12 @@ class Part:
         self.reports = [line.report for line in lines]
         return len(lines) == len(self.shard.steps)
 
-    def open(self, tell: Callable[[StepReport], None], *, anew: bool) -> None:
+    def open(self, tell: Callable[[StepReport], None]) -> None:
         """Open the file for writing what `reports` then lacks: after the last step whose bytes are surely right.
 
         Raises OSError.
         """
-        lines = [] if anew or _size(self.path) is None else self._verified(self.path, tell)
+        lines = [] if _size(self.path) is None else self._verified(self.path, tell)
         self.reports = [line.report for line in lines]
         self._descriptor = open_own(self.path, os.O_RDWR)
         self._lines = open_own(self._journal, os.O_WRONLY | os.O_APPEND)

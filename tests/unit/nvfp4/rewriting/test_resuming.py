@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import resource
@@ -16,8 +17,9 @@ import pytest
 
 from onecat.checkpoints.rewritten import unfinished_rewrite
 from onecat.errors import ExitCode, OnecatError
-from onecat.nvfp4.rewriting import Contents, Rewritten, SourceFiles, rewrite
-from onecat.nvfp4.rewriting.state import state_directory
+from onecat.nvfp4.rewriting import Contents, Progress, Rewritten, SourceFiles, rewrite
+from onecat.nvfp4.rewriting.state import only_run, state_directory
+from tests.testbed.waiting import wait_until
 from tests.unit.nvfp4.rewriting.small_work import FILES, everything, halved, plan, write_source
 
 OPERATIONS = ("replace", "rename", "unlink", "mkdir", "rmdir", "fsync", "write", "ftruncate", "open", "pwrite")
@@ -116,9 +118,12 @@ def test_killed_at_any_moment_the_next_run_ends_with_the_same_bytes(
 
 
 def interrupted(source: Path, target: Path, module: str = "layers.1.b") -> list[str]:
-    """Break a run off with Ctrl-C while it makes a module; what it said."""
+    """Break a run off with Ctrl-C while it makes a module, when all before it is written; what it said."""
+    number, before = int(module[7]), {"b": 2, "c": 3}[module[9]]
 
     def make(given: SourceFiles) -> Contents:
+        journal = state_directory(target) / f"{number}.jsonl"
+        wait_until(lambda: journal.read_bytes().count(b"\n") >= before)
         raise KeyboardInterrupt
 
     said: list[str] = []
@@ -135,7 +140,7 @@ def test_a_ctrl_c_says_how_to_go_on(source: Path, tmp_path: Path, whole: tuple[d
     shown = []
     found = rewrite(*plan(source, target), show=shown.append)
     assert found.reused == (FILES[0],)
-    assert 1600 <= found.bytes_reused < 3200
+    assert found.bytes_reused == 1600 + 512 + 64
     assert [each.checked for each in shown] == sorted((each.checked for each in shown), reverse=True)
     assert shown[-1].done == shown[-1].total
     assert everything(target) == whole[0]
@@ -159,14 +164,26 @@ def test_what_was_damaged_since_is_made_anew(
     if how == "linked":
         elsewhere.write_text("theirs")
         place.symlink_to(elsewhere)
+    shown: list[Progress] = []
     try:
-        rewrite(*plan(source, target))
+        rewrite(*plan(source, target), show=shown.append)
     except OnecatError as error:
         assert how == "linked" and "is a link" in error.found
         place.unlink()
-        rewrite(*plan(source, target))
+        rewrite(*plan(source, target), show=shown.append)
+    assert shown[-1].done == shown[-1].total
     assert everything(target) == whole[0]
     assert not elsewhere.exists() or elsewhere.read_text() == "theirs"
+
+
+def test_a_journal_with_a_torn_end_is_written_on_from_its_last_whole_line(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    interrupted(source, target, "layers.1.b")
+    with (state_directory(target) / "1.jsonl").open("a") as stream:
+        stream.write('{"module": "layers.1.b", "mea')
+    interrupted(source, target, "layers.1.c")
+    found = rewrite(*plan(source, target))
+    assert found.bytes_read - found.bytes_reused == 512, "only the last weight was missing"
 
 
 def test_another_identity_is_refused_until_it_may_begin_anew(
@@ -269,6 +286,34 @@ def test_a_second_run_is_locked_out_and_told_who_is_at_it(
     rewrite(*plan(source, target, makes={"layers.0.c": make}))
     assert seen == [11]
     assert everything(target) == whole[0]
+
+
+def test_a_lock_that_its_holder_removes_at_its_end_is_no_lock(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One run opens the lock file, another one ends and removes it: who comes then must not get a lock of his own."""
+    target = tmp_path / "target"
+    real = fcntl.flock
+    removed: list[Path] = []
+
+    def late(descriptor: int, operation: int) -> None:
+        if not removed:
+            removed.append(state_directory(target) / "lock")
+            shutil.rmtree(state_directory(target))
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    second = only_run(target, lambda line: None)
+    with only_run(target, lambda line: None), pytest.raises(OnecatError, match="another onecat"), second:
+        pass
+    assert removed and not target.exists()
+
+
+def test_left_overs_without_a_record_are_not_taken_further(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    interrupted(source, target, "layers.0.c")
+    (state_directory(target) / "state.json").unlink()
+    assert rewrite(*plan(source, target, identity={"other": 1})).bytes_reused == 0
 
 
 @pytest.mark.parametrize(("number", "told"), [(errno.ENOSPC, "the disk is full"), (errno.EIO, "the disk failed"),

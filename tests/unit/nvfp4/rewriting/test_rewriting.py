@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,6 +96,31 @@ def test_tensors_asked_for_in_another_order_or_again_are_right(source: Path, tmp
     assert (new["layers.0.c"] == (old["layers.0.c"] / 2).astype(numpy.float16)).all()
 
 
+def test_no_more_is_read_ahead_than_may_be_held(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the largest tensor: the one that is worked on, and the next."""
+    read_so_far: list[str] = []
+    seen: list[tuple[str, ...]] = []
+    real = SourceFiles.piece
+
+    def noted(files: SourceFiles, name: str, begin: int, end: int) -> numpy.ndarray:
+        read_so_far.append(name)
+        return real(files, name, begin, end)
+
+    def make(given: SourceFiles) -> Contents:
+        made = halved("layers.0.a")(given)
+        limit = time.monotonic() + 5
+        while "layers.0.b" not in read_so_far and time.monotonic() < limit:
+            time.sleep(0.001)
+        time.sleep(0.05)
+        seen.append(tuple(read_so_far))
+        return made
+
+    monkeypatch.setattr("onecat.nvfp4.rewriting.memory.SLACK", 0)
+    monkeypatch.setattr(SourceFiles, "piece", noted)
+    rewrite(*plan(source, tmp_path / "target", makes={"layers.0.a": make}))
+    assert seen == [("layers.0.a", "layers.0.b")]
+
+
 def test_contents_that_a_step_refuses_are_told_with_the_name_of_the_module(source: Path, tmp_path: Path) -> None:
     def make(given: SourceFiles) -> Contents:
         raise ValueError("3 of 128 weights are NaN or infinite")
@@ -161,8 +187,11 @@ def test_replacing_takes_our_names_and_leaves_others_but_no_weights(source: Path
     assert "is a directory" in refused(work, read).found
 
 
-@pytest.mark.parametrize("name", ["../model.safetensors", "/tmp/model.safetensors", "a/model.safetensors", "..", "", ".",
-                                  "a\0b", "\udcff" * 300, ".onecat-rewrite", "x" * 256, "\ud800", "config.json"])  # fmt: skip
+STRANGE = ("../model.safetensors", "/tmp/model.safetensors", "a/model.safetensors", "..", "", ".", "a\0b",
+           "\udcff" * 300, ".onecat-rewrite", "x" * 256, "\ud800", "config.json")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STRANGE)
 def test_names_that_lead_elsewhere_are_refused(source: Path, tmp_path: Path, name: str) -> None:
     work, read = plan(source, tmp_path / "target")
     error = refused(replace(work, shards=(replace(work.shards[0], file=name), work.shards[1])), read)
