@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onecat.checkpoints.architectures.configuration import Configuration
 from onecat.checkpoints.safetensors_header import BITS
 from onecat.checkpoints.sources import INDEX
 from onecat.nvfp4.rewriting import Made, Shard, Step
@@ -44,8 +45,6 @@ def own_dtype(config: Mapping[str, Any], stored: Iterable[tuple[str, int]]) -> s
     Parameters:
         stored: types of the tensors as safetensors names them, and their bytes.
     """
-    from onecat.checkpoints.architectures.configuration import Configuration
-
     stated = {"half": "float16", "float": "float32"}.get(found := Configuration.of(config).dtype or "", found)
     if stated in PLAIN_DTYPES:
         return stated
@@ -64,8 +63,8 @@ def plain_config(config: Mapping[str, Any], own: str, dtype: str) -> str:
         own, dtype: the type of the weights before and after; parts that state another one (a vision tower) keep it.
     """
     plain = _plain(config, own, dtype)
-    if not any(field in plain for field in DTYPE_FIELDS):
-        plain["torch_dtype"] = dtype
+    if Configuration.of(plain).dtype != dtype:
+        plain[next((field for field in DTYPE_FIELDS if field in plain), "torch_dtype")] = dtype
     return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from onecat.checkpoints.numbering import counted
 from onecat.errors import ExitCode, OnecatError
+from onecat.nvfp4.dequantisation.modules import gather
 from onecat.nvfp4.dequantisation.plain_tensors import Types, holds_codes, keep
 from onecat.nvfp4.dequantisation.targets import (
     PLAIN_DTYPES,
@@ -137,17 +138,18 @@ def _rest(flat: FlatSource, held: set[str]) -> dict[str, SourceTensor]:
     """Plain tensors that the flat file does not hold. Raises OnecatError when some of them are quantised."""
     if flat.rest is None:
         return {}
-    found = {name: tensor for name, tensor in flat.rest.source.tensors.items() if name not in held}
-    codes = [name for name, tensor in found.items() if holds_codes(tensor.dtype)]
+    modules, _ = gather(flat.rest.source)
+    codes = [name for name, tensor in flat.rest.source.tensors.items() if holds_codes(tensor.dtype)]
+    codes += [module.names[part] for module in modules.values() for part in module.scales]
     if codes:
         raise OnecatError(
-            f"{flat.rest.directory} is quantised itself: {codes[0]} has the type {found[codes[0]].dtype}",
+            f"{flat.rest.directory} is quantised itself: it has {codes[0]}",
             expected="a plain checkpoint with embeddings and norms",
             where=str(flat.rest.directory),
             next_steps=[f"turn it back first: onecat model dequantize {flat.rest.directory} PLAIN"],
             code=ExitCode.NO,
         )
-    return found
+    return {name: tensor for name, tensor in flat.rest.source.tensors.items() if name not in held}
 
 
 def _scales(name: str) -> str:

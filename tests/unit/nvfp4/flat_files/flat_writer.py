@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
