@@ -179,6 +179,7 @@ def _tell(release: Release, deployment: Deployment, configuration: Path, answer:
     import json
     import shlex
     import shutil
+    import textwrap
 
     from onecat.deploy.preflight import secret_of
 
@@ -186,7 +187,8 @@ def _tell(release: Release, deployment: Deployment, configuration: Path, answer:
     body = json.dumps({"model": release.model, "max_tokens": ANSWER_TOKENS, "messages": messages})
     through = "through nginx" if release.proxied else "directly (nginx is not installed)"
     print(f"prompt:   {PROMPT}")
-    print(f"answer:   {answer!r}")
+    # As Python writes it: what a model says may hold control characters.
+    print(textwrap.fill(repr(answer), 80, initial_indent="answer:   ", subsequent_indent=" " * 10))
     print(f"          from a real vLLM, {through}")
     print()
     print("What to do next:")

@@ -4,7 +4,7 @@ Run it from the repository's root, with an environment that holds torch, transfo
 
     ENVIRONMENT/bin/python -m tools.small_model.train --work /some/scratch --out models/small
 
-The same machine and versions give the same bytes. It takes about 40 minutes of one core, prints the loss, keeps its
+The same machine and versions give the same bytes. It takes about 30 minutes of one core, prints the loss, keeps its
 state in `--work`, and goes on from there when it is started again.
 """
 

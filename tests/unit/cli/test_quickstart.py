@@ -14,7 +14,7 @@ from onecat.deploy import Release
 from onecat.resources import small_model
 
 
-def told(capsys: pytest.CaptureFixture[str], **secrets: Any) -> str:
+def told(capsys: pytest.CaptureFixture[str], answer: str = "the people", **secrets: Any) -> str:
     release = Release(
         deployment="mine",
         number=3,
@@ -31,7 +31,7 @@ def told(capsys: pytest.CaptureFixture[str], **secrets: Any) -> str:
         created_at="2026-11-29T16:00:00Z",
     )
     values = {"name": "mine", "profile": "cpu", "model": {"path": "/models/small"}, "secrets": secrets}
-    _tell(release, Deployment.model_validate(values), Path("/home/me/onecat.yaml"), "the people")
+    _tell(release, Deployment.model_validate(values), Path("/home/me/onecat.yaml"), answer)
     return capsys.readouterr().out
 
 
@@ -50,6 +50,15 @@ def test_the_commands_name_the_deployment_that_was_started(capsys: pytest.Captur
         "Content-Type: application/json",
     ]
     assert "Authorization" not in text
+
+
+def test_a_long_answer_is_told_in_80_columns_and_without_control_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = told(capsys, "And he said,\x1b[2J\n" * 20)
+    start = text.index("answer:")
+    lines = text[start : text.index("from a real vLLM")].splitlines()
+    assert len(lines) > 4 and max(map(len, lines)) <= 80 and "\x1b" not in text
 
 
 def test_with_a_key_the_command_sends_it_without_showing_it(capsys: pytest.CaptureFixture[str]) -> None:
