@@ -40,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     kv_cache.kv_cache_dtype,
     quantization.quantization,
     experts.experts,
+    experts.experts_on_processors,
     experts.latent_attention,
     experts.sparse_attention,
     age.engine_age,

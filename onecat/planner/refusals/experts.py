@@ -10,6 +10,7 @@ from onecat.planner.records import Refusal
 from onecat.planner.refusals.situation import Situation
 
 PATCHED = "vllm-patched"
+PROCESSORS = "vllm-cpu"
 EXPERT_CAPABILITY = 75
 """Least compute capability, ten times, of a kernel for experts in FP8 or FP4 (Marlin); onecat's own kernels for 7.0 are
 for dense layers (patches/vllm-0.27.1: 0003 and 0005)."""
@@ -26,17 +27,9 @@ SPARSE_CAPABILITY = 90
 
 def experts(at: Situation) -> Iterator[Refusal]:
     """Experts in FP8 or FP4 below compute capability 7.5."""
-    found, layers = at.checkpoint.quantization, at.checkpoint.architecture.experts
-    if at.capability is None or at.capability >= EXPERT_CAPABILITY or found is None or layers is None:
+    if at.capability is None or at.capability >= EXPERT_CAPABILITY or at.profile.engine.name != PATCHED:
         return
-    if at.profile.engine.name != PATCHED:
-        return
-    stored = {
-        scheme.name
-        for each in at.checkpoint.architecture.weights
-        if each.count > 1 and (scheme := found.scheme_of(each.module.replace("*", "0"))) is not None
-    }
-    unserved = sorted(stored & set(FLOATING))
+    unserved = sorted(_stored(at) & set(FLOATING))
     if unserved:
         yield Refusal(
             "experts-capability",
@@ -44,6 +37,28 @@ def experts(at: Situation) -> Iterator[Refusal]:
             f"7.5; the card has {told(at.capability)}",
             ("take a checkpoint whose experts are float16, or 4-bit integers of GPTQ or AWQ",),
         )
+
+
+def experts_on_processors(at: Situation) -> Iterator[Refusal]:
+    """Experts in NVFP4 on a CPU: the patches have kernels for dense layers alone (vllm fused_moe/oracle/nvfp4.py)."""
+    if at.profile.engine.name == PROCESSORS and "nvfp4" in _stored(at):
+        yield Refusal(
+            "experts-no-kernel",
+            "the experts are stored as nvfp4, for which there is no kernel on a CPU",
+            ("turn it into a plain checkpoint: onecat model dequantize", "or take a profile with a GPU"),
+        )
+
+
+def _stored(at: Situation) -> set[str]:
+    """The schemes in which experts are stored."""
+    found = at.checkpoint.quantization
+    if found is None or at.checkpoint.architecture.experts is None:
+        return set()
+    return {
+        scheme.name
+        for each in at.checkpoint.architecture.weights
+        if each.count > 1 and (scheme := found.scheme_of(each.module.replace("*", "0"))) is not None
+    }
 
 
 def sparse_attention(at: Situation) -> Iterator[Refusal]:

@@ -128,6 +128,13 @@ def test_experts_in_eight_or_four_bit_floats_have_no_kernel_on_volta(quantizatio
     assert codes(for_cards("l4", 1, checkpoint)) == []
 
 
+def test_experts_in_nvfp4_have_no_kernel_on_processors(planned: Callable[..., Plan]) -> None:
+    space = {"env.VLLM_CPU_KVCACHE_SPACE": "8"}
+    assert codes(planned("cpu", space, stored(NVFP4, **EXPERTS))) == ["experts-no-kernel"]
+    assert codes(planned("cpu", space, stored(NVFP4))) == []
+    assert codes(planned("cpu", space, stored(BLOCKS, **EXPERTS))) == []
+
+
 @pytest.mark.parametrize("quantization", [BLOCKS, NVFP4, COMPRESSED_BLOCKS])
 def test_dense_layers_of_the_same_formats_are_what_the_patches_are_for(quantization: dict[str, Any]) -> None:
     assert codes(for_cards("v100-32g", 1, stored(quantization), max_model_len=4096)) == []
