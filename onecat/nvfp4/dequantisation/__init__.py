@@ -5,7 +5,7 @@ carries out. What cannot be read is refused before anything is written.
 """
 
 from onecat.nvfp4.dequantisation.opening import Original, open_original
-from onecat.nvfp4.dequantisation.planning import Dequantisation, plan_dequantisation
+from onecat.nvfp4.dequantisation.planning import Dequantisation, plan_dequantisation, quantised_weights
 from onecat.nvfp4.dequantisation.targets import DEFAULT_SHARD_BYTES, PLAIN_DTYPES, Target
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "Target",
     "open_original",
     "plan_dequantisation",
+    "quantised_weights",
 ]

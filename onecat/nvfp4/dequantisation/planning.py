@@ -51,10 +51,10 @@ def plan_dequantisation(original: Original, target: Target, codec: Codec) -> Deq
     is quantised.
     """
     source = original.source
-    modules, alone = gather(source)
-    found = {stem: _recognise(module, original) for stem, module in modules.items()}
-    _refuse(original, modules, found, alone)
-    weights = {stem: each for stem, each in found.items() if each is not None and not isinstance(each, Unreadable)}
+    modules, _ = gather(source)
+    weights = quantised_weights(original)
+    if not weights:
+        raise _nothing_to_do(original, len(modules))
     taken = {name for stem in weights for name in modules[stem].names.values()}
     own = own_dtype(original.config, ((each.dtype, each.bytes) for name, each in source.tensors.items()
                                       if name not in taken))  # fmt: skip
@@ -83,6 +83,17 @@ def plan_dequantisation(original: Original, target: Target, codec: Codec) -> Deq
     )
 
 
+def quantised_weights(original: Original) -> dict[str, QuantisedWeight]:
+    """The weights that are stored as codes and scales, by the name of their module; empty for a plain checkpoint.
+
+    Raises OnecatError when a module is stored in a way that is not read here; all of them are counted.
+    """
+    modules, alone = gather(original.source)
+    found = {stem: _recognise(module, original) for stem, module in modules.items()}
+    _refuse(original, found, alone)
+    return {stem: each for stem, each in found.items() if each is not None and not isinstance(each, Unreadable)}
+
+
 def _recognise(module: Module, original: Original) -> QuantisedWeight | Unreadable | None:
     """How a module's weight is stored; None for a plain one, or none."""
     quantization = original.checkpoint.quantization
@@ -99,11 +110,8 @@ def _recognise(module: Module, original: Original) -> QuantisedWeight | Unreadab
     return Unreadable(f"{scheme} of {quantization.method}", f"it has {module.described()}")
 
 
-def _refuse(
-    original: Original, modules: Mapping[str, Module], found: Mapping[str, QuantisedWeight | Unreadable | None],
-    alone: list[str],
-) -> None:  # fmt: skip
-    """Raises OnecatError for what is not read here, and for a checkpoint with nothing to do."""
+def _refuse(original: Original, found: Mapping[str, QuantisedWeight | Unreadable | None], alone: list[str]) -> None:
+    """Raises OnecatError for what is not read here."""
     unread = {stem: each for stem, each in found.items() if isinstance(each, Unreadable)}
     for name in alone:
         if holds_codes(original.source.tensors[name].dtype):
@@ -122,16 +130,18 @@ def _refuse(
             details=[f"{stem}: {each.why}" for stem, each in list(unread.items())[:8]],
             code=ExitCode.NO,
         )
-    if all(each is None for each in found.values()):
-        claim = original.checkpoint.quantization
-        said = "" if claim is None else f", though config.json says {claim.method}"
-        raise OnecatError(
-            f"{original.directory} is not quantised: all its {counted(len(modules), 'weight')} are plain{said}",
-            expected="a checkpoint with NVFP4 or FP8 weights",
-            where=str(original.directory),
-            next_steps=["use it as it is"],
-            code=ExitCode.NO,
-        )
+
+
+def _nothing_to_do(original: Original, weights: int) -> OnecatError:
+    claim = original.checkpoint.quantization
+    said = "" if claim is None else f", though config.json says {claim.method}"
+    return OnecatError(
+        f"{original.directory} is not quantised: all its {counted(weights, 'weight')} are plain{said}",
+        expected="a checkpoint with NVFP4 or FP8 weights",
+        where=str(original.directory),
+        next_steps=["use it as it is"],
+        code=ExitCode.NO,
+    )
 
 
 def _dropped(modules: Mapping[str, Module]) -> tuple[str, ...]:
