@@ -1,30 +1,29 @@
 """A weight file that is being written: its bytes on disk, and a journal that says what they have to be.
 
-The state folder holds NUMBER.partial and NUMBER.jsonl. After each step the journal gets a line with the SHA-256 of all
-bytes so far, so that what a killed run has left is taken further only as far as it is surely right, and a file in its
-place is known to be whole.
+The state folder holds NUMBER.partial and NUMBER.jsonl. After each step the journal gets a line with the CRC-32 of all
+bytes so far, so that what a killed run has left is taken further only as far as it is right, and a file in its place is
+known to be whole. The sum is to tell what a power cut or a bad disk does, not what a person does, who could write the
+journal, too. SHA-256 takes as long as reading and writing together (measured: 1.2 GB/s with the processor's own
+instructions for it, CRC-32 3.3 GB/s), and would hold up what dequantises.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from onecat.files import naming
 from onecat.nvfp4.rewriting.layout import Layout
 from onecat.nvfp4.rewriting.records import Shard, StepReport
 from onecat.nvfp4.rewriting.state import open_own, sync_directory
 
-if TYPE_CHECKING:
-    from hashlib import _Hash
-
 _PIECE = 1 << 22
-"""Bytes that are hashed and written at once."""
+"""Bytes that are summed and written at once."""
 
 
 class _Line(NamedTuple):
@@ -32,7 +31,7 @@ class _Line(NamedTuple):
 
     report: StepReport
     end: int
-    sha256: str
+    crc32: int
     length: int
 
 
@@ -44,7 +43,7 @@ class Part:
         self.path, self._journal = folder / f"{number}.partial", folder / f"{number}.jsonl"
         self.place = target / shard.file
         self.reports: list[StepReport] = []
-        self._digest: _Hash = hashlib.sha256()
+        self._sum = 0
         self._descriptor = self._lines = -1
 
     @property
@@ -84,7 +83,7 @@ class Part:
             os.ftruncate(self._lines, lines[-1].length if lines else 0)
             os.lseek(self._descriptor, 0, os.SEEK_END)
         if not lines:
-            self._digest = hashlib.sha256()
+            self._sum = 0
             self.write(memoryview(self.layout.header))
 
     def write(self, content: memoryview) -> None:
@@ -92,14 +91,14 @@ class Part:
         with naming(self.path):
             for begin in range(0, len(content), _PIECE):
                 piece = content[begin : begin + _PIECE]
-                self._digest.update(piece)
+                self._sum = zlib.crc32(piece, self._sum)
                 while piece:
                     piece = piece[os.write(self._descriptor, piece) :]
 
     def note(self, report: StepReport) -> None:
         """All bytes of a step are written. Raises OSError."""
         end = self.layout.ends[len(self.reports)]
-        row = {**report._asdict(), "end": end, "sha256": self._digest.copy().hexdigest()}
+        row = {**report._asdict(), "end": end, "crc32": self._sum}
         line = memoryview(json.dumps(row).encode() + b"\n")
         with naming(self._journal):
             while line:
@@ -124,24 +123,21 @@ class Part:
         self._descriptor = self._lines = -1
 
     def _verified(self, path: Path, tell: Callable[[StepReport], None]) -> list[_Line]:
-        """The journal's lines up to which the bytes of a file are right; the digest is that of those bytes."""
-        digest, found = hashlib.sha256(), []
-        kept = digest.copy()
+        """The journal's lines up to which the bytes of a file are right; the sum is that of those bytes."""
+        found: list[_Line] = []
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as stream:  # noqa: PTH123 - a link is refused
             if stream.read(len(self.layout.header)) != self.layout.header:
                 return []
-            digest.update(self.layout.header)
-            position = len(self.layout.header)
+            so_far, position = zlib.crc32(self.layout.header), len(self.layout.header)
             for line in self._read_journal():
                 while position < line.end and (piece := stream.read(min(_PIECE, line.end - position))):
-                    digest.update(piece)
+                    so_far = zlib.crc32(piece, so_far)
                     position += len(piece)
-                if position < line.end or digest.hexdigest() != line.sha256:
+                if position < line.end or so_far != line.crc32:
                     break
-                kept = digest.copy()
+                self._sum = so_far
                 found.append(line)
                 tell(line.report)
-        self._digest = kept
         return found
 
     def _read_journal(self) -> Iterator[_Line]:
@@ -156,7 +152,7 @@ class Part:
                 report = StepReport(*(row[name] for name in StepReport._fields))
                 if not line.endswith(b"\n") or row["end"] != end or report.module != step.module:
                     return
-                yield _Line(report, end, row["sha256"], length)
+                yield _Line(report, end, row["crc32"], length)
 
 
 def _size(path: Path) -> int | None:
