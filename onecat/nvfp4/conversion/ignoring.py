@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from onecat.checkpoints.quantization.matching import FUSED
 from onecat.nvfp4.conversion.records import LeftAlone, Matrix
 
 HEAD = "lm_head"
@@ -24,6 +25,7 @@ HEAD = "lm_head"
 WRAPPERS = ("model", "language_model", "thinker")
 """Parts of names that libraries put before others, or leave out."""
 
+_PARENTS = {shard: fused for fused, shards in FUSED.items() for shard in shards}
 _NUMBER = re.compile(r"(?<=\.)[0-9]+(?=\.|$)")
 _UP_TO_LAYERS = re.compile(r"^.*?(?=(?:layers|h|blocks)\.[0-9#])")
 
@@ -52,13 +54,21 @@ def expressions(left: Sequence[LeftAlone], converted: Sequence[str]) -> tuple[st
 
 
 def globs(left: Sequence[LeftAlone], converted: Sequence[str]) -> tuple[str, ...]:
-    """For ModelOpt, whose engine takes a name without `*` for letters anywhere in a name."""
-    found = (
-        glob
-        for each in _entries(left, converted)
-        for glob in (_Entry(_UP_TO_LAYERS.sub("", each)) if isinstance(each, str) else each).globs
+    """For ModelOpt, whose engine takes a name without `*` for letters anywhere in a name.
+
+    It holds them to the joint modules that it makes, so that those are listed too.
+    """
+    entries = (
+        _Entry(_UP_TO_LAYERS.sub("", each)) if isinstance(each, str) else each for each in _entries(left, converted)
     )
+    found = (glob for each in entries for named in (each, *_joined(each)) for glob in named.globs)
     return tuple(dict.fromkeys((HEAD, *found)))
+
+
+def _joined(entry: _Entry) -> Iterator[_Entry]:
+    outer, dot, last = entry.text.rpartition(".")
+    if last in _PARENTS:
+        yield _Entry(f"{outer}{dot}{_PARENTS[last]}", entry.inside)
 
 
 def full_names(left: Sequence[LeftAlone]) -> tuple[str, ...]:

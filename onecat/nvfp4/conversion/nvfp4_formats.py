@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 
+from onecat import __version__
 from onecat.nvfp4.codec import BLOCK, Codec, Search
 from onecat.nvfp4.conversion.formats import Encoded
 from onecat.nvfp4.conversion.records import Group, Matrix
@@ -131,13 +132,12 @@ class ModeloptNvfp4(_Nvfp4):
         return Encoded((coded.packed, coded.block_scale, numpy.array(shared, numpy.float32)), deviation)
 
     def documents(self, config: dict[str, Any], ignore: Sequence[str]) -> dict[str, Any]:
-        stated = {
-            "quant_algo": "W4A16_NVFP4",
-            "kv_cache_quant_algo": None,
-            "group_size": BLOCK,
-            "exclude_modules": list(ignore),
-        }
+        """Both forms: hf_quant_config.json, and the part of config.json that ModelOpt writes since 0.31."""
+        producer = {"producer": {"name": "onecat", "version": __version__}}
+        shared = {"quant_algo": "W4A16_NVFP4", "group_size": BLOCK}
+        stated = {"quant_method": "modelopt", **shared, "ignore": list(ignore), **producer}
+        beside = {**shared, "kv_cache_quant_algo": None, "exclude_modules": list(ignore)}
         return {
-            "config.json": config,
-            "hf_quant_config.json": {"producer": {"name": "onecat"}, "quantization": stated},
+            "config.json": config | {"quantization_config": stated},
+            "hf_quant_config.json": {**producer, "quantization": beside},
         }

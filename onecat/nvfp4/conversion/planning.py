@@ -34,7 +34,7 @@ BESIDE = 300_000_000
 
 @dataclass(frozen=True)
 class Plan:
-    """work: for the executor. quantisation: what the new config.json, or the file beside it, says."""
+    """work: for the executor. quantisation: what the new config.json says."""
 
     work: Rewrite
     selection: Selection
@@ -66,8 +66,8 @@ def plan(
         request.source, request.target, shards, texts, tuple(copied), {"command": "convert", **chosen},
         restart=request.restart, replace=request.replace,
     )  # fmt: skip
-    quantisation = documents.get("hf_quant_config.json") or documents[CONFIG]["quantization_config"]
-    return Plan(work, selection, _sizes(source, shards, selection), quantisation)
+    stated = documents[CONFIG]["quantization_config"]
+    return Plan(work, selection, _sizes(source, shards, selection), stated)
 
 
 def quantised_documents(form: Format, config: dict[str, Any], selection: Selection) -> dict[str, Any]:

@@ -41,7 +41,7 @@ TABLE: dict[str, tuple[int, dict[str, int], tuple[str, ...]]] = {
     # five attention matrices a layer, three dense layers, one of 4 experts and a shared one; one more of drafts
     "deepseek-ai/DeepSeek-V3": (
         4 * 5 + 3 * 3 + 4 * 3 + 3,
-        {"the output head": 1, "the router of a mixture of experts": 1, "of the draft layers": 35},
+        {"the output head": 1, "the router of a mixture of experts": 1, "of the draft layers": 7 + 4 * 3 + 3 + 1},
         (rf"re:{ANY}layers\.4(?:\.|$)", "model.layers.3.mlp.gate"),
     ),
     "google/gemma-3-4b-it": (
