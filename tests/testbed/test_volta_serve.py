@@ -1,16 +1,13 @@
-"""The patched vLLM serves NVFP4 and FP8 checkpoints on the CPU, with the weights that their codes mean."""
+"""The patched vLLM answers from NVFP4 and FP8 checkpoints on the CPU, with the weights that their codes mean.
+
+All in one process; what a server started by `onecat up` does with such a checkpoint: test_nvfp4_serve.py.
+"""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.testbed import quantised_checkpoints
@@ -90,63 +87,3 @@ def test_a_request_of_the_whole_fitted_length_is_answered(answers: Any) -> None:
     """Unpatched, 80 tokens are fitted into these five blocks, and such a request waits for ever."""
     fitted = answers[FITTED]
     assert (fitted["max_model_len"], fitted["steps"]) == (64, 1)
-
-
-@pytest.fixture(scope="module")
-def port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture(scope="module")
-def server(
-    patched_runtime: PatchedRuntime, models: Path, port: int, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[], str]]:
-    """A real `vllm serve` of all processes, as a person starts it; gives its log."""
-    vllm = patched_runtime.python.parent / "vllm"
-    argv = [str(patched_runtime.python), str(vllm), "serve", str(models / "nvfp4"), "--quantization", "quasar_nvfp4"]
-    argv += ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), "--max-model-len", "128"]
-    argv += ["--dtype", "float32", "--enforce-eager"]
-    log = tmp_path_factory.mktemp("server") / "log"
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            argv, env=patched_runtime.environment(), stdout=file, stderr=subprocess.STDOUT, start_new_session=True
-        )
-    try:
-        wait_for(process, port, log)
-        yield log.read_text
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    limit = time.monotonic() + 240
-    while True:
-        try:
-            if httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        assert process.poll() is None and time.monotonic() < limit, log.read_text()[-6000:]
-        time.sleep(0.5)
-
-
-def test_a_real_server_answers_with_the_same_tokens(server: Callable[[], str], port: int, answers: Any) -> None:
-    body = {"model": "tiny", "prompt": "hello", "max_tokens": 12, "temperature": 0, "ignore_eos": True}
-    body |= {"return_token_ids": True}
-    answer = httpx.post(f"http://127.0.0.1:{port}/v1/completions", json=body, timeout=60, trust_env=False)
-    assert answer.status_code == 200, answer.text
-    expected = answers["nvfp4-twin", "float32", None]["tokens"][0]
-    assert answer.json()["choices"][0]["token_ids"] == expected
-    log = server()
-    assert "vllm_volta registered VoltaNvFp4LinearKernel for nvfp4" in log
-    assert CHOSEN["nvfp4"] in log
-    assert "ERROR" not in log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from onecat.checkpoints.architectures.configuration import LANGUAGE_MODEL_PARTS
@@ -42,8 +43,8 @@ def read_quantization(documents: Mapping[str, Mapping[str, Any]]) -> Quantizatio
         return None
     reader = readers().get(method.lower())
     if reader is None:
-        return Quantization("unknown", method, method, kv_cache=asked_kv_cache(claim))
-    return reader(claim)
+        return Quantization("unknown", method, method, kv_cache=asked_kv_cache(claim), stated_in=claim.where)
+    return replace(reader(claim), stated_in=claim.where)
 
 
 def stated_claim(documents: Mapping[str, Mapping[str, Any]]) -> Claim | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from onecat.checkpoints.architectures.records import Part, Weight, WeightKind
@@ -73,6 +73,7 @@ class Quantization:
     ignored: modules left as they were, as stated. kv_cache: `fp8` (or `nvfp4`) where the checkpoint asks for such
     a KV cache, so that the engine's `auto` becomes it.
     rules: the first that matches a module says how it is stored; a module that none matches is not quantised.
+    stated_in: the file that claims all this.
     """
 
     scheme: str
@@ -83,6 +84,7 @@ class Quantization:
     ignored: tuple[str, ...] = ()
     kv_cache: str | None = None
     rules: tuple[Rule, ...] = ()
+    stated_in: str = field(default="config.json", compare=False)
 
     def scheme_of(self, module: str, kind: WeightKind = "linear", part: Part = "language") -> WeightScheme | None:
         """How the weight of a module (`model.layers.0.mlp.down_proj`) is stored; None for as it was.

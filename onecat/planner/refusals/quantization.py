@@ -9,6 +9,10 @@ from onecat.planner.capabilities import told
 from onecat.planner.records import Refusal
 from onecat.planner.refusals.situation import Situation
 
+READ_UNASKED = ("config.json", "hf_quant_config.json")
+"""Files in which the engine looks for the method by itself (vllm/transformers_utils/config.py: get_config; of others
+only get_quant_config in model_loader/weight_utils.py knows, which is told the method)."""
+
 
 def quantization(at: Situation) -> Iterator[Refusal]:
     asked, found = at.value("quantization"), at.checkpoint.quantization
@@ -29,6 +33,14 @@ def quantization(at: Situation) -> Iterator[Refusal]:
             "quantization-unknown",
             f"the checkpoint is quantized with {stored}, which {at.schema.family} {at.schema.version} does not read",
             (f"take a checkpoint in one of: {', '.join(methods)}",),
+        )
+        return
+    if found is not None and asked is None and found.stated_in not in READ_UNASKED:
+        yield Refusal(
+            "quantization-unasked",
+            f"only {found.stated_in} says that the weights are stored by {stored}, and the engine reads that file only "
+            "when it is asked for the method",
+            (f"quantization: {stored}",),
         )
         return
     if asked == "fp8" and stored == "compressed-tensors":

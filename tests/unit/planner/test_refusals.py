@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from onecat.checkpoints import Checkpoint, Problem
+from onecat.checkpoints import Checkpoint, Problem, read_quantization
 from onecat.facts import Ascend, Facts, Npu, Nvidia
 from onecat.planner import Plan
 from tests.unit.planner.examples import LLAMA, V100, host, llama
@@ -99,6 +100,15 @@ def test_what_the_engine_refuses_is_refused_with_a_fix(
     assert codes(plan) == [code]
     assert plan.refusals[0].why
     assert plan.refusals[0].fix
+
+
+def test_a_method_that_only_a_file_beside_config_json_states_must_be_asked_for(planned: Callable[..., Plan]) -> None:
+    documents = {"config.json": {}, "quant_config.json": {"quant_method": "quasar_nvfp4", "block_size": 16}}
+    checkpoint = replace(llama(), quantization=read_quantization(documents))
+    [refusal] = planned("cpu", SPACE, checkpoint).refusals
+    assert refusal.code == "quantization-unasked"
+    assert refusal.fix == ("quantization: quasar_nvfp4",)
+    assert codes(planned("cpu", {"serve.quantization": "quasar_nvfp4"} | SPACE, checkpoint)) == []
 
 
 @pytest.mark.parametrize(
