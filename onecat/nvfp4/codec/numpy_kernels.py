@@ -26,8 +26,8 @@ _MIDDLES = (
     (numpy.greater, numpy.float32(5)),
 )
 """In the middle between code k and k + 1 the one with an even mantissa is right."""
-_PAIRS: Array = numpy.stack((numpy.tile(E2M1_VALUES, 16), E2M1_VALUES.repeat(16)), axis=1).view(numpy.complex64)[:, 0]
-"""Both values of each packed byte, as one element of 8 bytes."""
+E2M1_PAIRS: Array = numpy.stack((numpy.tile(E2M1_VALUES, 16), E2M1_VALUES.repeat(16)), axis=1)
+"""Both values of each packed byte."""
 NOISE = numpy.float32(2.0**-18)
 """Squared errors of a block are sums in float32: only what is less by more than this part is less for sure."""
 UNDERFLOW = numpy.float32(2.0**-100)
@@ -153,7 +153,7 @@ def _like(array: Array, memory: Array) -> Array:
 
 
 def _values(packed: Array, factor: Array, found: Array) -> None:
-    numpy.take(_PAIRS, packed, out=found.view(numpy.complex64), mode="clip")
+    numpy.take(E2M1_PAIRS.view(numpy.complex64)[:, 0], packed, out=found.view(numpy.complex64), mode="clip")
     rows = found.reshape(factor.size, BLOCK)
     numpy.multiply(rows, factor[:, None], out=rows)
 

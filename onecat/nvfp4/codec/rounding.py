@@ -17,6 +17,7 @@ BFLOAT16 = numpy.dtype(ml_dtypes.bfloat16)
 _EXPONENT = numpy.uint32(0x7F800000)
 _TO_E4M3_BITS = numpy.float32(2.0**-120)
 """The exponents of E4M3 (bias 7) in the place of those of float32 (bias 127)."""
+_TO_FLOAT16_BITS = numpy.float32(2.0**-112)
 _FROM_FLOAT16_BITS = numpy.float32(2.0**112)
 
 
@@ -50,6 +51,18 @@ def from_float32(values: Array, found: Array, work: Array) -> None:
         numpy.add(last, 0x7FFF, out=last)
         numpy.add(bits, last, out=bits)
         numpy.copyto(found.view(numpy.uint16), values.view(numpy.uint16).reshape(*values.shape, 2)[..., 1])
+    elif found.dtype == numpy.float16:
+        bits = found.view(numpy.uint16)
+        numpy.copyto(bits, values.view(numpy.uint16).reshape(*values.shape, 2)[..., 1])
+        numpy.bitwise_and(bits, 0x8000, out=bits)
+        numpy.abs(values, out=values)
+        numpy.minimum(values, numpy.float32(65536), out=values)
+        _round(values, work, numpy.float32(2.0**-14), numpy.float32(1.5 * 2**13))
+        numpy.multiply(values, _TO_FLOAT16_BITS, out=values)
+        numpy.right_shift(values.view(numpy.uint32), 13, out=work.view(numpy.uint32))
+        numpy.bitwise_or(bits, work.view(numpy.uint32), out=bits, casting="unsafe")
+        if numpy.isnan(values.max()):
+            bits[numpy.isnan(values)] = 0x7E00
     else:
         numpy.copyto(found, values, casting="same_kind")
 
