@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from onecat.nvfp4.rewriting import Progress
 
 SearchName = Literal["minmax", "mse"]
+RoundingName = Literal["nearest", "dithered"]
 
 
 def add_to(group: typer.Typer) -> None:
@@ -32,6 +33,10 @@ def repack_model(
     search: Annotated[
         SearchName, typer.Option("--search", help="Scales from the largest weights, or those of least squared error.")
     ] = "minmax",
+    rounding: Annotated[
+        RoundingName,
+        typer.Option("--rounding", help="To the nearest code, or at random up or down: noisier, keeps small updates."),
+    ] = "nearest",
     jobs: Annotated[
         int, typer.Option("--jobs", min=0, max=256, help="Threads; 0: one for each processor it may use.")
     ] = 0,
@@ -44,7 +49,7 @@ def repack_model(
     from onecat.render import repacks
     from onecat.render.rewriting import progress_line
 
-    request = Request(base, adapter, target, search, jobs or None, restart, replace, dry_run)
+    request = Request(base, adapter, target, search, rounding, jobs or None, restart, replace, dry_run)
     console.end_like_ctrl_c()
     with ProgressLine() as line:
 

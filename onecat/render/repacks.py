@@ -21,9 +21,10 @@ WORST = 10
 LITTLE_KEPT = 0.5
 """Below this share of the update a person is told how more of it survives."""
 ADVICE = (
-    "rounding took much of the update away: weights that stand on the grid of a quantised base stay there when the "
-    "update is smaller than half a step. More of it survives when the adapter is merged into the unquantised base: "
-    "onecat model repack PLAIN ADAPTER MERGED, then onecat model convert MERGED DST."
+    "rounding took much of the update away: the weights of a quantised base stand on the grid of its codes, and stay "
+    "there when the update is smaller than half a step. Merge the adapter into the unquantised base (onecat model "
+    "repack PLAIN ADAPTER MERGED) and convert that (onecat model convert MERGED DST); or, without it, take "
+    "--rounding dithered, which keeps the update and adds noise."
 )
 
 
@@ -37,6 +38,7 @@ def document(outcome: Repacked) -> dict[str, Any]:
         "adapter": str(request.adapter.absolute()),
         "target": str(request.target.absolute()),
         "search": request.search,
+        "rounding": request.rounding,
         "dry_run": outcome.dry_run,
         "modules": [
             {

@@ -10,6 +10,7 @@ import numpy
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.nvfp4.adapters.changes import TensorChange
+from onecat.nvfp4.adapters.dithering import Rounding, dithered_fp8, dithered_nvfp4
 from onecat.nvfp4.adapters.fusing import Group, divided
 from onecat.nvfp4.adapters.merging import Change, Merge
 from onecat.nvfp4.adapters.storage import StoredModule, TensorScale, Weight
@@ -54,6 +55,7 @@ class Maker:
     adapter: SourceFiles
     codec: Codec
     search: Search
+    rounding: Rounding = "nearest"
 
     def module(
         self, stored: StoredModule, change: Change, group: Group | None, wanted: tuple[str, ...]
@@ -116,9 +118,11 @@ class Maker:
         for start, stop in stored.chunks():
             base, merged = merge.rows(start, stop)
             made = scale.codes(self.codec, merged, self.search)
+            if self.rounding == "dithered":
+                made = dithered_nvfp4(made, merged, scale.multiplier, stored.stem, start)
             packed[start:stop], block_scale[start:stop] = made.packed, made.block_scale
             fresh = None
-            if fresh_scale != scale:
+            if fresh_scale != scale or self.rounding == "dithered":
                 anew = fresh_scale.codes(self.codec, merged, self.search)
                 fresh = self.codec.nvfp4_deviation(merged, anew, fresh_scale.multiplier)
             sums.add(
@@ -143,12 +147,16 @@ class Maker:
             made = self.codec.fp8_block(merged, stored.block)
             if scale.dtype != numpy.float32:
                 made = _with_rounded_scales(made, merged, stored.block)
+            fresh = self.codec.fp8_deviation(merged, made, stored.block)
+            if self.rounding == "dithered":
+                made = dithered_fp8(made, merged, stored.block, stored.stem, start)
             codes[start:stop] = made.codes
             scale[start // stored.block[0] : -(-stop // stored.block[0])] = made.scale
             sums.add(
                 self.codec.deviation(base, merged),
                 self.codec.fp8_deviation(merged, made, stored.block),
                 self.codec.fp8_deviation(base, made, stored.block),
+                fresh,
             )
         return {stored.data: codes, stored.block_scale: scale}
 

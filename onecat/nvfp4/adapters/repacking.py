@@ -11,6 +11,7 @@ from onecat.checkpoints.quantization.reading import SIDE_FILES
 from onecat.checkpoints.sources import CONFIG, INDEX
 from onecat.nvfp4.adapters.base import HEADS, Base
 from onecat.nvfp4.adapters.changes import Changes, read_changes
+from onecat.nvfp4.adapters.dithering import Rounding
 from onecat.nvfp4.adapters.fusing import group_of
 from onecat.nvfp4.adapters.making import Maker
 from onecat.nvfp4.adapters.opening import open_adapter, open_base
@@ -25,13 +26,18 @@ from onecat.nvfp4.rewriting import Rewritten, Say, Show, rewrite
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be merged. search: how block scales are chosen (`model convert --search`). jobs: threads, None for
-    one on each processor. restart, replace: as `Rewrite` has them."""
+    """What is to be merged.
+
+    search: how block scales are chosen (`model convert --search`). rounding: of merged weights to codes (`dithering`);
+    plain weights are rounded to the nearest. jobs: threads, None for one on each processor. restart, replace: as
+    `Rewrite` has them.
+    """
 
     base: Path
     adapter: Path
     target: Path
     search: Search = "minmax"
+    rounding: Rounding = "nearest"
     jobs: int | None = None
     restart: bool = False
     replace: bool = False
@@ -86,7 +92,7 @@ def repack(request: Request, show: Show = lambda progress: None, say: Say = lamb
     base = _base(original)
     changes = read_changes(adapter.settings, adapter.source, base)
     notes = (*_base_note(adapter.settings.base, request.base), *changes.notes)
-    maker = Maker(adapter.source, choose(request.jobs), request.search)
+    maker = Maker(adapter.source, choose(request.jobs), request.search, request.rounding)
     layout = lay_out(changes, original.source, _neighbours(changes, base), maker)
     if request.dry_run:
         return Repacked(request, layout.touched, layout.untouched, (), notes, dry_run=True)
@@ -97,7 +103,7 @@ def repack(request: Request, show: Show = lambda progress: None, say: Say = lamb
         for name in (CONFIG, INDEX, *SIDE_FILES)
         if (request.base / name).is_file()
     }
-    settings = {"adapter_config.json": adapter.document, "search": request.search}
+    settings = {"adapter_config.json": adapter.document, "search": request.search, "rounding": request.rounding}
     work = rewrite_of(
         layout, original.source, adapter.source, request.target, documents, companions(request.base), settings,
         restart=request.restart, replace=request.replace,

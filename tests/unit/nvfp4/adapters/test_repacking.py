@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from onecat.checkpoints import inspect
 from onecat.nvfp4.adapters import Repacked, Request, repack, storage
-from onecat.nvfp4.codec import choose
+from onecat.nvfp4.adapters.dithering import dithered_fp8, dithered_nvfp4
+from onecat.nvfp4.codec import Nvfp4, ScaledCodes, choose
 from onecat.nvfp4.conversion import Request as Conversion
 from onecat.nvfp4.conversion import convert
 from onecat.nvfp4.dequantisation import Target, open_original, plan_dequantisation
@@ -326,3 +327,38 @@ def test_reads_only_what_the_plan_says(bases: Callable[[str, str], Path]) -> Non
 
     storage.Weight(module, replace(source, fetch=fetch), choose(1))
     assert asked == list(module.tensors)
+
+
+@pytest.mark.parametrize(("scheme", "naming"), [SCHEMES[0], SCHEMES[2]])
+def test_keeps_small_updates_when_it_rounds_at_random(
+    scheme: str, naming: str, bases: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    request = Request(bases(scheme, naming), adapter_of(tmp_path / "a", 0.0003), tmp_path / "nearest")
+    nearest = repack(request).total
+    dithered = repack(replace(request, target=tmp_path / "one", rounding="dithered")).total
+    assert nearest is not None and dithered is not None
+    assert nearest.kept is not None and nearest.kept < 0.5
+    assert dithered.kept == pytest.approx(1, abs=0.1)
+    assert nearest.error < dithered.error < 0.08
+    assert dithered.conversion_error == nearest.conversion_error
+    repack(replace(request, target=tmp_path / "two", rounding="dithered"))
+    assert (tmp_path / "one" / "model.safetensors").read_bytes() == (
+        tmp_path / "two" / "model.safetensors"
+    ).read_bytes()
+
+
+def test_rounds_at_random_to_a_neighbour_and_right_on_average() -> None:
+    wanted = numpy.linspace(-6, 6, 16 * 9, dtype=numpy.float32).reshape(9, 16).repeat(400, axis=0)
+    made = Nvfp4(numpy.zeros((3600, 8), numpy.uint8), numpy.ones((3600, 1), ml_dtypes.float8_e4m3fn))
+    codes = dithered_nvfp4(made, wanted, 1.0, "module", 0)
+    found = choose(1).nvfp4_values(codes, 1.0, "F32")
+    grid = numpy.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], numpy.float32)
+    below = grid[numpy.searchsorted(grid, numpy.abs(wanted), "right") - 1]
+    above = grid[numpy.searchsorted(grid, numpy.abs(wanted), "left")]
+    assert ((numpy.abs(found) == below) | (numpy.abs(found) == above)).all()
+    assert numpy.abs((found - wanted).reshape(9, 400, 16).mean(axis=1)).max() < 0.25
+    assert abs(float((found - wanted).mean())) < 0.01
+    scaled = ScaledCodes(numpy.zeros((3600, 16), ml_dtypes.float8_e4m3fn), numpy.full((29, 1), 0.5, numpy.float32))
+    eighths = choose(1).fp8_values(dithered_fp8(scaled, wanted, (128, 128), "module", 0), (128, 128), "F32")
+    assert (numpy.abs(eighths - wanted) <= numpy.abs(wanted) / 8).all()
+    assert abs(float((eighths - wanted).mean())) < 0.001
