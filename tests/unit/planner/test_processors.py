@@ -14,7 +14,7 @@ BINDING = "VLLM_CPU_OMP_THREADS_BIND"
 
 
 def on(nodes: int | None) -> Facts:
-    return Facts("here", cpu=Cpu(logical_cores=8, numa_nodes=nodes))
+    return Facts("here", cpu=Cpu(usable_cores=8, numa_nodes=nodes))
 
 
 @pytest.mark.parametrize("flag", ["tensor-parallel-size", "pipeline-parallel-size"])
@@ -28,6 +28,15 @@ def test_ranks_that_have_no_numa_node_each_are_not_bound(
     [reason] = [each for each in plan.reasons if each.arg == BINDING]
     assert reason.origin == "planner" and "NUMA" in reason.why
     assert any("The 2 ranks share this host's processors" in each for each in plan.warnings)
+
+
+@pytest.mark.parametrize(("ranks", "threads"), [(2, "4"), (3, "2"), (16, "1")])
+def test_unbound_ranks_share_the_cores(planned: Callable[..., Plan], ranks: int, threads: str) -> None:
+    plan = planned("cpu", {"serve.pipeline-parallel-size": ranks}, llama(), on(1))
+    assert dict(plan.env)["OMP_NUM_THREADS"] == threads
+    assert "OMP_NUM_THREADS" not in dict(planned("cpu", {"serve.pipeline-parallel-size": ranks}).env), "cores not known"
+    mine = planned("cpu", {"serve.pipeline-parallel-size": ranks, "env.OMP_NUM_THREADS": "3"}, llama(), on(1))
+    assert dict(mine.env)["OMP_NUM_THREADS"] == "3"
 
 
 def test_the_engine_binds_them_itself_where_it_can(planned: Callable[..., Plan]) -> None:
