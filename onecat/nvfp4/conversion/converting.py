@@ -38,7 +38,8 @@ def convert(request: Request, show: Show = lambda progress: None, say: Say = lam
     except HeaderError as error:
         raise OnecatError(f"a weight file of {request.source} {error}", where=str(request.source)) from error
     config = parse_json((request.source / CONFIG).read_bytes())
-    config.pop("quantization_config", None)
+    for stated in ("quantization_config", "compression_config"):  # that say that there is none
+        config.pop(stated, None)
     planned = plan(request, seen, source, config, companions(request.source), form)
     if not planned.selection.groups:
         raise OnecatError(
