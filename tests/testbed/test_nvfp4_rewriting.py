@@ -100,7 +100,7 @@ def test_a_disk_that_fills_up_ends_in_a_clear_error_and_with_room_it_goes_on(
 
 
 def test_it_holds_less_than_three_times_the_largest_tensor(tmp_path: Path) -> None:
-    rows = 600_000  # 38 MB a tensor, of which there are six
+    rows = 400_000  # 26 MB a tensor, of which there are six
     source, target = write_source(tmp_path / "source", rows=rows), tmp_path / "target"
     with started(source, target, 0.02) as process:
         told, _ = process.communicate(timeout=120)

@@ -46,9 +46,13 @@ def open_original(directory: Path) -> Original:
 
     Raises OnecatError when there is no whole checkpoint, OSError when it cannot be read.
     """
-    if directory.exists() and not directory.is_dir():
+    if not directory.is_dir():
+        what = "is not a directory" if directory.exists() else "does not exist"
         raise OnecatError(
-            f"{directory} is not a directory", expected="the directory of a checkpoint", where=str(directory)
+            f"{directory} {what}",
+            expected="the directory of a checkpoint: config.json and *.safetensors",
+            where=str(directory),
+            next_steps=["name the directory that holds config.json"],
         )
     checkpoint = inspect(directory)
     broken = [each for each in checkpoint.problems if each.code in NOT_WHOLE]

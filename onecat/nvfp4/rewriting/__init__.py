@@ -5,8 +5,8 @@ that it is not; a run that was killed goes on with the next one, and ends with t
 
 TARGET/.onecat-rewrite holds, until the end: `state.json` (schema onecat.rewrite-state/1: what is made, from which
 files, and the names of all that is written; as long as it is there, the target is not finished), `lock` (held by the
-run that is at it, with its process id), and of weight file N `N.partial` (its bytes so far; renamed into its place when
-it is whole) and `N.jsonl` (a line for each step: what it measured, and the CRC-32 of all bytes up to its end).
+run that is at it, with its process id), and of weight file N `N.unfinished` (its bytes so far; renamed into its place
+when it is whole) and `N.jsonl` (a line for each step: what it measured, and the CRC-32 of all bytes up to its end).
 """
 
 from onecat.nvfp4.rewriting.execution import Rewritten, rewrite

@@ -112,6 +112,7 @@ class _Run:
         if is_begun:
             refuse_another(work.target, there, self._state)
             self.check_room()
+            self._say("going on with what an earlier run has made; it is checked first")
             return
         clear(work.target)
         refuse_others(work)

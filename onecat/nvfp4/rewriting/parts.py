@@ -1,8 +1,10 @@
 """A weight file that is being written: its bytes on disk, and a journal that says what they have to be.
 
-The state folder holds NUMBER.partial and NUMBER.jsonl. After each step the journal gets a line with the CRC-32 of all
-bytes so far, so that what a killed run has left is taken further only as far as it is right, and a file in its place is
-known to be whole. The sum is to tell what a power cut or a bad disk does, not what a person does, who could write the
+The state folder holds NUMBER.unfinished and NUMBER.jsonl. After each step the journal gets a line with the CRC-32 of
+all bytes so far, so that what a killed run has left is taken further only as far as it is right, and a file in its
+place is known to be whole.
+
+The sum is to tell what a power cut or a bad disk does, not what a person does, who could write the
 journal, too. SHA-256 takes as long as reading and writing together (measured: 1.2 GB/s with the processor's own
 instructions for it, CRC-32 3.3 GB/s), and would hold up what dequantises.
 """
@@ -40,7 +42,7 @@ class Part:
 
     def __init__(self, folder: Path, target: Path, number: int, shard: Shard, layout: Layout) -> None:
         self.shard, self.layout = shard, layout
-        self.path, self._journal = folder / f"{number}.partial", folder / f"{number}.jsonl"
+        self.path, self._journal = folder / f"{number}.unfinished", folder / f"{number}.jsonl"
         self.place = target / shard.file
         self.reports: list[StepReport] = []
         self._sum = 0

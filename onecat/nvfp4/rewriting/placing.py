@@ -13,7 +13,7 @@ from onecat.nvfp4.rewriting.state import open_own, sync_directory
 
 def place_text(text: str, place: Path, folder: Path) -> None:
     """Write a text to its place, atomically, by way of the state folder. Raises OSError."""
-    scratch = folder / "document.partial"
+    scratch = folder / "document.unfinished"
     with naming(scratch), _scratch(scratch) as stream:
         stream.write(text.encode())
         stream.flush()
@@ -24,7 +24,7 @@ def place_text(text: str, place: Path, folder: Path) -> None:
 
 def place_copy(source: Path, place: Path, folder: Path) -> None:
     """Copy what a file holds, and not a link to it, as `place_text`. Raises OSError."""
-    scratch = folder / "copy.partial"
+    scratch = folder / "copy.unfinished"
     with source.open("rb") as given, naming(scratch), _scratch(scratch) as stream:
         shutil.copyfileobj(given, stream, 1 << 20)
         stream.flush()

@@ -137,8 +137,10 @@ def test_a_ctrl_c_says_how_to_go_on(source: Path, tmp_path: Path, whole: tuple[d
     (said,) = interrupted(source, target)
     assert "the same command goes on" in said
     assert unfinished_rewrite(target) is not None
-    shown = []
-    found = rewrite(*plan(source, target), show=shown.append)
+    shown: list[Progress] = []
+    lines: list[str] = []
+    found = rewrite(*plan(source, target), show=shown.append, say=lines.append)
+    assert lines == ["going on with what an earlier run has made; it is checked first"]
     assert found.reused == (FILES[0],)
     assert found.bytes_reused == 1600 + 512 + 64
     assert [each.checked for each in shown] == sorted((each.checked for each in shown), reverse=True)
@@ -146,7 +148,7 @@ def test_a_ctrl_c_says_how_to_go_on(source: Path, tmp_path: Path, whole: tuple[d
     assert everything(target) == whole[0]
 
 
-@pytest.mark.parametrize("name", [FILES[0], ".onecat-rewrite/1.partial", ".onecat-rewrite/1.jsonl",
+@pytest.mark.parametrize("name", [FILES[0], ".onecat-rewrite/1.unfinished", ".onecat-rewrite/1.jsonl",
                                   ".onecat-rewrite/0.jsonl"])  # fmt: skip
 @pytest.mark.parametrize("how", ["flipped", "cut", "longer", "gone", "empty", "linked"])
 def test_what_was_damaged_since_is_made_anew(
@@ -250,7 +252,7 @@ def test_beginning_anew_removes_nothing_outside(source: Path, tmp_path: Path) ->
     assert (tmp_path / "mine").exists() and (tmp_path / "outside/mine").exists()
 
 
-@pytest.mark.parametrize("planted", [".onecat-rewrite", ".onecat-rewrite/lock", ".onecat-rewrite/copy.partial"])
+@pytest.mark.parametrize("planted", [".onecat-rewrite", ".onecat-rewrite/lock", ".onecat-rewrite/copy.unfinished"])
 def test_links_in_the_place_of_our_files_are_not_followed(source: Path, tmp_path: Path, planted: str) -> None:
     target, outside = tmp_path / "target", tmp_path / "outside"
     interrupted(source, target)
