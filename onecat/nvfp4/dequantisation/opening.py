@@ -17,7 +17,7 @@ from onecat.nvfp4.rewriting import SourceFiles, open_source
 
 NOT_WHOLE = frozenset({
     "truncated", "overlong", "bad-header", "lfs-pointer", "missing-shard", "no-weights", "headers-only",
-    "incomplete-download", "dead-link", "unreadable", "missing-file", "bad-json", "unknown-dtype",
+    "incomplete-download", "incomplete-rewrite", "dead-link", "unreadable", "missing-file", "bad-json", "unknown-dtype",
 })  # fmt: skip
 """Problems of `inspect` that say that there is nothing whole to read."""
 
