@@ -100,7 +100,7 @@ def _each(
         raise ValueError(f"{shapes} do not fit together in blocks of {list(block or (high, wide))}")
     if rows * columns == 0:
         return []
-    scale = scale.reshape(lying)
+    scale = numpy.where(numpy.isnan(scale), numpy.float32(numpy.nan), scale).reshape(lying)
     tall = _tall(columns)
 
     def part(number: int, memory: Any) -> list[Answer]:

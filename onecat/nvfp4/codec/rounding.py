@@ -43,7 +43,10 @@ def to_float32(values: Array, found: Array) -> None:
 
 
 def from_float32(values: Array, found: Array, work: Array) -> None:
-    """Round float32 values once to the type of `found`. They are lost, and so is `work` (float32 of their size)."""
+    """Round float32 values once to the type of `found`. They are lost, and so is `work` (float32 of their size).
+
+    NaN must be the one that numpy.nan is: others could become numbers of bfloat16.
+    """
     if found.dtype == BFLOAT16:
         bits, last = values.view(numpy.uint32), work.view(numpy.uint32)
         numpy.right_shift(bits, 16, out=last)

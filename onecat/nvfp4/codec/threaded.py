@@ -145,7 +145,7 @@ def _factors(tensors: Nvfp4, multiplier: float, divisor: float) -> tuple[Array, 
         shapes = f"{list(tensors.packed.shape)} packed bytes and {list(tensors.block_scale.shape)} block scales"
         raise ValueError(f"{shapes} do not fit together")
     codes, table = flat(tensors.block_scale).view(numpy.uint8), values_of(tensors.block_scale.dtype)
-    times, by = numpy.float32(multiplier), numpy.float32(divisor)
+    times, by = (numpy.float32(each if each == each else numpy.nan) for each in (multiplier, divisor))
     return flat(tensors.packed), lambda blocks: table.take(codes[blocks]) * times / by
 
 
