@@ -60,12 +60,12 @@ def dequantize_model(
     from onecat.render import dequantisations
     from onecat.render.rewriting import progress_line
 
-    wanted = Target(target, dtype.value if dtype else None, byte_count(shard_size), restart, replace)
+    wanted = Target(target, dtype.value if dtype else None, byte_count(shard_size, "--shard-size"), restart, replace)
     if is_flat(source):
         import_into(open_flat(source), wanted, dry_run=dry_run, as_json=as_json)
         return
     original = open_original(source)
-    plan = plan_dequantisation(original, wanted, choose(jobs or None))
+    plan = plan_dequantisation(original, wanted, choose(jobs or None, 2 * original.checkpoint.parameters))
     done = None
     if not dry_run:
         console.end_like_ctrl_c()

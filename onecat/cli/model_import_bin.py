@@ -54,7 +54,11 @@ def import_flat(
             next_steps=[f"only look at the file: onecat model import-bin {source} --dry-run"],
         )
     wanted = Target(
-        target or source / "plain", dtype.value if dtype else None, byte_count(shard_size), restart, replace
+        target or source / "plain",
+        dtype.value if dtype else None,
+        byte_count(shard_size, "--shard-size"),
+        restart,
+        replace,
     )
     flat = open_flat(source, layout, rest)
     import_into(flat, wanted, dry_run=dry_run, as_json=as_json)

@@ -40,7 +40,7 @@ def lines(plan: Dequantisation, done: Rewritten | None) -> list[str]:
     """The result for a person."""
     schemes = ", ".join(f"{counted(count, 'module')} of {scheme}" for scheme, count in sorted(plan.modules.items()))
     would = "would become" if done is None else "became"
-    text = [f"{schemes} {would} {plan.dtype}; {counted(plan.kept, 'plain tensor')} go along"]
+    text = [f"{schemes} {would} {plan.dtype}, beside {counted(plan.kept, 'plain tensor')}"]
     if plan.dropped:
         text.append(
             f"left out: {counted(len(plan.dropped), 'scale')} of activations or of the KV cache, as "

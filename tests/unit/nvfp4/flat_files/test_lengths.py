@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as some
 
 from onecat.errors import ExitCode, OnecatError
@@ -48,6 +48,8 @@ def test_a_whole_file_tells_its_group_size(layout: Layout, header: bool, tmp_pat
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(length=some.integers(1, ONE_FILE - 1), is_stated=some.booleans())
+@example(length=8 + 2 * GROUPS, is_stated=True)
+@example(length=8, is_stated=False)
 def test_every_truncation_of_one_file(length: int, is_stated: bool, tmp_path: Path) -> None:
     path = write(tmp_path, header=True)
     path.write_bytes(path.read_bytes()[:length])
