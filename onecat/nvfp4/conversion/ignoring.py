@@ -31,10 +31,14 @@ _UP_TO_LAYERS = re.compile(r"^.*?(?=(?:layers|h|blocks)\.[0-9#])")
 
 
 class _Entry(NamedTuple):
-    """text: the end of a module's name, `#` for any number; inside: or of the name of what it is in."""
+    """text: the end of a module's name, `#` for any number. inside: or of the name of what it is in.
+
+    head: it is the output head, which libraries put in different places.
+    """
 
     text: str
     inside: bool = False
+    head: bool = False
 
     @property
     def expression(self) -> str:
@@ -80,19 +84,12 @@ def _entries(left: Sequence[LeftAlone], converted: Sequence[str]) -> Iterator[_E
     alike: dict[_Entry, list[str]] = defaultdict(list)
     for each in left:
         module = each.matrix.module
-        if not _is_listed(each.matrix) or module == HEAD:
-            continue
-        whole = _whole_part(each.matrix)
-        if whole is not None:
-            yield whole
-        elif each.matrix.kind == "head":
-            yield _Entry(module.rpartition(".")[2])
-        else:
+        if _is_listed(each.matrix) and module != HEAD:
             for entry in _ends(each.matrix):
                 alike[entry].append(module)
     for entry, those in alike.items():
         pattern = re.compile(entry.expression)
-        if (len(those) > 1 or entry.inside) and not any(pattern.match(each) for each in converted):
+        if (len(those) > 1 or entry.inside or entry.head) and not any(pattern.match(each) for each in converted):
             yield entry
         else:
             yield from those
@@ -103,16 +100,18 @@ def _is_listed(matrix: Matrix) -> bool:
     return matrix.is_matrix or (matrix.kind == "linear" and len(matrix.shape) > 2)
 
 
-def _whole_part(matrix: Matrix) -> _Entry | None:
-    """The tower, or the draft layer, that a matrix is of: all of it is left alone."""
-    if matrix.part == "language":
-        return None
-    parts = [part for part in matrix.module.split(".") if part not in WRAPPERS]
-    return _Entry(".".join(parts[:2] if parts[0] == "layers" else parts[:1]), inside=True)
-
-
 def _ends(matrix: Matrix) -> Iterator[_Entry]:
-    """Names that differ in numbers alone end alike. Experts in one tensor are asked for by the names of single ones."""
+    """Names that differ in numbers alone end alike. Experts in one tensor are asked for by the names of single ones.
+
+    Of a tower, or a draft layer, all is left alone: its own name is enough.
+    """
+    if matrix.part != "language":
+        parts = [part for part in matrix.module.split(".") if part not in WRAPPERS] or [matrix.module]
+        yield _Entry(".".join(parts[:2] if parts[0] == "layers" else parts[:1]), inside=True)
+        return
+    if matrix.kind == "head":
+        yield _Entry(matrix.module.rpartition(".")[2], head=True)
+        return
     text = _NUMBER.sub("#", _UP_TO_LAYERS.sub("", matrix.module))
     if matrix.is_matrix:
         yield _Entry(text)
