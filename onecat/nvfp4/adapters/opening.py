@@ -54,7 +54,10 @@ def open_adapter(directory: Path) -> Adapter:
     """
     if not directory.is_dir():
         found = f"{directory} is not a directory" if directory.exists() else f"{directory} does not exist"
-        raise OnecatError(found, expected=f"a directory with {SETTINGS} and {TENSORS}", where=str(directory))
+        raise OnecatError(
+            found, expected=f"a directory with {SETTINGS} and {TENSORS}", where=str(directory),
+            next_steps=["name the directory that PEFT's save_pretrained has written"],
+        )  # fmt: skip
     document = _settings(directory)
     settings = read_settings(document, str(directory / SETTINGS))
     path = directory / TENSORS

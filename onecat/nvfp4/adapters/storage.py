@@ -16,8 +16,8 @@ from onecat.nvfp4.tensor_types import FLOATS, Array
 
 Kind = Literal["plain", "nvfp4", "fp8-block"]
 
-CHUNK_ELEMENTS = 1 << 24
-"""Elements of a weight that are worked on at once: 64 MiB in float32."""
+CHUNK_ELEMENTS = 1 << 22
+"""Elements of a weight that are worked on at once: 16 MiB in float32."""
 
 ACTIVATIONS = frozenset({"input_scale", "input_global_scale", "output_scale", "k_scale", "v_scale", "q_scale"})
 """Scales of what goes through a module. They stay as they are: no update of its weights says anything of them."""
