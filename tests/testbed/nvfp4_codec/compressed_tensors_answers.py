@@ -2,8 +2,8 @@
 
 `python compressed_tensors_answers.py FOLDER` reads originals.safetensors (NAME.SCHEME.weight, of which SCHEME is nvfp4,
 block, channel or tensor; NAME.SCHEME.largest: what else shares the tensor's global scale) and ours.safetensors, and
-writes theirs.safetensors: the same names as ours; those with `.decompressed` are made of ours, in float32 and as
-compressed-tensors rounds them; those with `.narrow` of the weight in its own type instead of float32.
+writes theirs.safetensors: the same names as ours; `.decompressed` (bfloat16) and `.decompressed32` (float32) are made of
+ours; those with `.narrow` of the weight in its own type instead of float32.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def nvfp4(weight: torch.Tensor, largest: torch.Tensor | None, ours: Tensors) -> 
         )
 
     answers = compress(weight.float())
-    answers["decompressed"] = NVFP4PackedCompressor.decompress(ours, scheme)["weight"]
+    # With one block in a row it takes block scales for those of channels, and rounds later.
+    answers["decompressed"] = NVFP4PackedCompressor.decompress(ours, scheme)["weight"].to(torch.bfloat16)
     values = unpack_fp4_from_uint8(ours["weight_packed"], *weight.shape, dtype=torch.float32)
     scale = ours["weight_scale"].float()
     answers["decompressed32"] = dequantize(x_q=values, scale=scale, global_scale=ours["weight_global_scale"])

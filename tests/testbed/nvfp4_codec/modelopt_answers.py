@@ -3,7 +3,7 @@
 `python modelopt_answers.py ORIGINALS FOUND` reads NAME.weight and NAME.largest (what else shares the tensor scale) and
 writes them with NAME.packed, NAME.weight_scale, NAME.weight_scale_2 and NAME.values (float32), for weights in float32.
 tests/fixtures/nvfp4/modelopt-0.47.0.safetensors was made so with PyTorch 2.13 for the CPU, from `modelopt_cases` of
-weights.py. To make it anew for another version, install nvidia-modelopt beside a PyTorch for the CPU.
+tests/nvfp4_weights.py. To make it anew for another version, install nvidia-modelopt beside a PyTorch for the CPU.
 """
 
 from __future__ import annotations

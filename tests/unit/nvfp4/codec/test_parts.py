@@ -14,7 +14,7 @@ import pytest
 from onecat.nvfp4.codec import Codec, choose, interpreted, weights_in
 from onecat.nvfp4.codec.kernels import PART
 from onecat.nvfp4.codec.parts import each_part
-from tests.testbed.nvfp4_codec.weights import Case, modelopt_cases, read_tensors
+from tests.nvfp4_weights import Case, modelopt_cases, read_tensors
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "nvfp4"
 
