@@ -4,8 +4,8 @@ compressed-tensors names the tensors `weight_packed`, `weight_scale`, `weight_gl
 of the last; ModelOpt `weight`, `weight_scale`, `weight_scale_2`.
 Sources: https://github.com/vllm-project/compressed-tensors (compressors/nvfp4), and its converter from ModelOpt's names
 (entrypoints/convert/converters/modelopt_nvfp4.py); https://github.com/NVIDIA/Model-Optimizer,
-modelopt/torch/export/unified_export_hf.py (experts of Llama 4 in one tensor lie [experts, in, out]) and
-layer_utils.py (`pre_quant_scale`, which multiplies a linear module's input).
+modelopt/torch/export/quant_utils.py (maybe_transpose_expert_weight_dimensions: experts of Llama 4 and gpt-oss in one
+tensor lie [experts, in, out]) and layer_utils.py (`pre_quant_scale`, which multiplies a linear module's input).
 """
 
 from __future__ import annotations

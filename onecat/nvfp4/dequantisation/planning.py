@@ -110,12 +110,22 @@ def _recognise(module: Module, original: Original) -> QuantisedWeight | Unreadab
     return Unreadable(f"{scheme} of {quantization.method}", f"it has {module.described()}")
 
 
+def _inside(name: str, found: Mapping[str, QuantisedWeight | Unreadable | None]) -> str | None:
+    """The quantised module that a tensor is inside of; None for none."""
+    parts = name.split(".")
+    stems = (".".join(parts[:end]) for end in range(len(parts) - 1, 0, -1))
+    return next((stem for stem in stems if found.get(stem) is not None), None)
+
+
 def _refuse(original: Original, found: Mapping[str, QuantisedWeight | Unreadable | None], alone: list[str]) -> None:
     """Raises OnecatError for what is not read here."""
     unread = {stem: each for stem, each in found.items() if isinstance(each, Unreadable)}
     for name in alone:
         if holds_codes(original.source.tensors[name].dtype):
             unread[name] = Unreadable("tensors without a scale", f"its type is {original.source.tensors[name].dtype}")
+        elif (stem := _inside(name, found)) is not None and name != f"{stem}.bias":
+            # As the low-rank part of SVDQuant, which a weight is not whole without.
+            unread[stem] = Unreadable("weights in several parts", f"it has {name.removeprefix(f'{stem}.')} too")
     if unread:
         counts = Counter(each.scheme for each in unread.values())
         told = ", ".join(f"{scheme} ({counted(count, 'module')})" for scheme, count in counts.most_common())

@@ -79,6 +79,8 @@ def test_mxfp4(tmp_path: Path) -> None:
         ({"weight": scales(16, 32), "weight_scale": scales(1)}, "weight F32"),
         ({"weight_scale": scales(1)}, "weight_scale F32"),
         ({"weight": packed(16, 16)}, "weight U8"),
+        ({**NVFP4, "svdquant_lora_a": scales(4, 32)}, "svdquant_lora_a too"),
+        ({**NVFP4, "weight_quantizer.lora_a": scales(4, 32)}, "weight_quantizer.lora_a too"),
         ({"buffer": packed(16, 16)}, "type is U8"),
     ],
 )
