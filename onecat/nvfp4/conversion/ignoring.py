@@ -17,13 +17,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from onecat.checkpoints.quantization.matching import FUSED
+from onecat.nvfp4.conversion.matrices import WRAPPERS
 from onecat.nvfp4.conversion.records import LeftAlone, Matrix
 
 HEAD = "lm_head"
 """Listed also where the embedding takes its place: libraries make a linear module of it."""
-
-WRAPPERS = ("model", "language_model", "thinker")
-"""Parts of names that libraries put before others, or leave out."""
 
 _PARENTS = {shard: fused for fused, shards in FUSED.items() for shard in shards}
 _NUMBER = re.compile(r"(?<=\.)[0-9]+(?=\.|$)")

@@ -15,6 +15,9 @@ from onecat.nvfp4.rewriting import SourceFiles, SourceTensor
 
 _EXPERT = re.compile(r"\.experts\.[0-9]+(?=\.|\Z)")
 WEIGHT = ".weight"
+WRAPPERS = ("model", "language_model", "thinker")
+"""Parts of names that libraries put before others, or leave out."""
+
 GATE_UP, DOWN = ".experts.gate_up_proj", ".experts.down_proj"
 """Tensors that hold all experts of a layer."""
 
@@ -27,17 +30,20 @@ _STATE_SPACE = re.compile(r"\.(?:mamba|mixer)\.")
 def matrices(architecture: Architecture, config: Mapping[str, Any], source: SourceFiles) -> Iterator[Matrix]:
     """All tensors of two axes and more, in the order of the files.
 
+    Libraries moved the language model's place between versions: `model.language_model.layers` is `model.layers`, too.
     One that the architecture does not have is of the kind `other`: no engine can be expected to load it. A tensor with
     all experts of a layer gives the matrices of each, named as quantised checkpoints of that family name them; where
     the family has no such names it is one of three axes.
     """
     known = {each.name: each for each in architecture.weights}
+    elsewhere = {_bare(each.name): each for each in architecture.weights}
     apart = _names_when_quantised(config)
     states = _state_layers(architecture)
     for name, tensor in source.tensors.items():
         if len(tensor.shape) < 2:
             continue
-        weight = known.get(_EXPERT.sub(".experts.*", name))
+        described = _EXPERT.sub(".experts.*", name)
+        weight = known.get(described) or elsewhere.get(_bare(described))
         if weight is not None and _is_joint(name, tensor, weight) and _is_separate(name, apart):
             yield from _experts(name, tensor, weight, architecture.model_type or "")
             continue
@@ -49,6 +55,11 @@ def matrices(architecture: Architecture, config: Mapping[str, Any], source: Sour
         part = named(name, tensor.shape).part if weight is None else weight.part
         layer = None if weight is None else weight.layer
         yield Matrix(name.removesuffix(WEIGHT), name, tensor.dtype, tensor.shape, tensor.bytes, kind, part, layer)
+
+
+def _bare(name: str) -> str:
+    """A name without the parts that libraries put before it, or leave out."""
+    return ".".join(part for part in name.split(".") if part not in WRAPPERS)
 
 
 def _state_layers(architecture: Architecture) -> frozenset[int]:
@@ -65,9 +76,9 @@ def _state_layers(architecture: Architecture) -> frozenset[int]:
 
 
 def _names_when_quantised(config: Mapping[str, Any]) -> frozenset[str]:
-    """Names of the weights that a quantised checkpoint of this model has (`experts_as_published`)."""
+    """Bare names of the weights that a quantised checkpoint of this model has (`experts_as_published`)."""
     return frozenset(
-        each.name
+        _bare(each.name)
         for each in describe({**config, "quantization_config": {"quant_method": "compressed-tensors"}}).weights
     )
 
@@ -77,7 +88,7 @@ def _is_joint(name: str, tensor: SourceTensor, weight: Weight) -> bool:
 
 
 def _is_separate(name: str, names: Collection[str]) -> bool:
-    stem, _, last = name.rpartition(".")
+    stem, _, last = _bare(name).rpartition(".")
     return f"{stem}.*.{'gate_proj' if last == 'gate_up_proj' else last}{WEIGHT}" in names
 
 

@@ -45,7 +45,7 @@ class Plan:
 def plan(
     request: Request, seen: Checkpoint, source: SourceFiles, config: dict[str, Any], copied: Sequence[str], form: Format
 ) -> Plan:
-    """Raises OnecatError for a pattern that covers nothing, and when nothing is left to convert."""
+    """The files of the new checkpoint. Raises OnecatError for a pattern that covers nothing."""
     selection = select(matrices(seen.architecture, config, source), form, request.include, request.ignore)
     shards = _shards(source, selection, form)
     documents = quantised_documents(form, config, selection)
@@ -98,7 +98,7 @@ def _shards(source: SourceFiles, selection: Selection, form: Format) -> tuple[Sh
             steps[stored.file].append(step(name if len(groups) > 1 else groups[0].name, groups, form))
     filled = [file for file, those in steps.items() if those]
     return tuple(
-        Shard(name, tuple(steps[file]), dict(source.headers[file].metadata or {"format": "pt"}))
+        Shard(name, tuple(steps[file]), {"format": "pt", **(source.headers[file].metadata or {})})
         for file, name in zip(filled, _names(filled, len(steps)), strict=True)
     )
 

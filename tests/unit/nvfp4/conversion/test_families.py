@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -155,3 +156,18 @@ def test_an_expression_that_would_cover_what_is_converted_gives_way_to_names() -
     )  # fmt: skip
     converted = ["model.layers.0.attention.output", "model.layers.0.visual.up", "model.layers.2.mlp.gate"]
     assert expressions(alone, converted) == ("lm_head", *(each.matrix.module for each in alone))
+
+
+@pytest.mark.parametrize("model", ["google/gemma-3-4b-it", "Qwen/Qwen2.5-VL-7B-Instruct", "Qwen/Qwen3.6-35B-A3B"])
+def test_a_language_model_that_a_library_moved_is_converted_alike(model: str) -> None:
+    config = small(model)
+    usual = source(config)
+    prefix = "model.language_model." if any("model.language_model." in name for name in usual) else "model."
+    old = prefix if not any(name.startswith("language_model.model.") for name in usual) else "language_model.model."
+    new = "language_model.model." if old != "language_model.model." else "model.language_model."
+    moved = replace(usual, tensors={name.replace(old, new, 1): each for name, each in usual.tensors.items()})
+    form = FORMS["nvfp4"]
+    before, after = (select(matrices(describe(config), config, each), form) for each in (usual, moved))
+    assert len(before.modules) == len(after.modules) > 20
+    assert [each.why for each in before.left] == [each.why for each in after.left]
+    assert set(expressions(before.left, before.modules)) == set(expressions(after.left, after.modules))
