@@ -18,7 +18,7 @@ import torch
 from tools.small_model.checkpoint import write_checkpoint
 from tools.small_model.corpus import Chapter, read_corpus
 from tools.small_model.model import make_model
-from tools.small_model.training import Best, Settings, train
+from tools.small_model.training import STATE, Best, Settings, train
 from tools.small_model.vocabulary import END, make_tokenizer
 
 
@@ -28,6 +28,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="directory of the checkpoint")
     parser.add_argument("--write-only", action="store_true", help="train no further, write the best kept weights")
     arguments = parser.parse_args()
+    state = arguments.work / STATE
+    if arguments.write_only and not state.is_file():
+        parser.error(f"{state} is not there: nothing was trained in {arguments.work}")
+    for directory in (arguments.work, arguments.out):
+        # A directory that cannot be made is told now and not after half an hour.
+        directory.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     settings = Settings()
@@ -46,9 +52,8 @@ def main() -> None:
         f"{len(held_out)} held out ({len(corpus.held_out)} chapters)",
         flush=True,
     )
-    arguments.work.mkdir(parents=True, exist_ok=True)
     if arguments.write_only:
-        best = Best(**torch.load(arguments.work / "state.pt", weights_only=True)["best"])
+        best = Best(**torch.load(state, weights_only=True)["best"])
     else:
         best = train(model, learnt, held_out, settings, arguments.work)
     write_checkpoint(arguments.out, model, best, tokenizer, corpus)

@@ -12,6 +12,9 @@ import torch
 
 from tools.small_model.model import CONTEXT, held_out_loss, loss_of
 
+STATE = "state.pt"
+"""In the directory of a run: model, optimizer and best weights after the last examination."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -42,7 +45,7 @@ class Best:
 def train(model: torch.nn.Module, learnt: torch.Tensor, held_out: torch.Tensor, settings: Settings, work: Path) -> Best:
     """Train `model` on the token row `learnt`; each examination is kept in `work`, from where a later call goes on."""
     optimizer = _optimizer(model, settings)
-    state = work / "state.pt"
+    state = work / STATE
     first, best = 0, Best(0, math.inf, {})
     if state.is_file():
         kept = torch.load(state, weights_only=True)
