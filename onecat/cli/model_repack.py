@@ -35,8 +35,8 @@ def repack_model(
     ] = "minmax",
     rounding: Annotated[
         RoundingName,
-        typer.Option("--rounding", help="To the nearest code, or at random up or down: noisier, keeps small updates."),
-    ] = "nearest",
+        typer.Option("--rounding", help="To the nearest code, which erases small updates, or at random up or down."),
+    ] = "dithered",
     jobs: Annotated[
         int, typer.Option("--jobs", min=0, max=256, help="Threads; 0: one for each processor it may use.")
     ] = 0,

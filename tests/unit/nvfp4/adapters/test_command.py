@@ -25,7 +25,7 @@ def places(tmp_path: Path) -> Path:
 
 
 def test_tells_what_the_rounding_has_cost(places: Path) -> None:
-    done = run_onecat("model", "repack", "base", "adapter", "out", directory=places)
+    done = run_onecat("model", "repack", "base", "adapter", "out", "--rounding", "nearest", directory=places)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -41,7 +41,7 @@ def test_tells_what_the_rounding_has_cost(places: Path) -> None:
 
 
 def test_reports_as_json_and_writes_nothing_in_a_dry_run(places: Path) -> None:
-    options = ("--json", "--rounding", "dithered", "--search", "mse")
+    options = ("--json", "--search", "mse")
     dry = run_onecat("model", "repack", "base", "adapter", "out", "--dry-run", "--json", directory=places)
     assert not (places / "out").exists()
     planned = json.loads(dry.stdout)
