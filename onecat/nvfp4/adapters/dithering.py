@@ -2,11 +2,12 @@
 
 Weights that were decoded from NVFP4 or FP8 stand on the grid of their codes; rounded to the nearest, they stay there
 under any update below half a step, and most updates of fine-tuning are. Rounded up with the probability of how far a
-weight is on its way to the next value, what is stored is right on average: the noise is larger, and the update is kept. Measured on the small model with
-an adapter trained by PEFT for some steps on another kind of text (update 0.76 % of the weights): perplexity on that text
-9903 before, 5574 merged in float16, 5437 merged and then converted to NVFP4; repacked from NVFP4 10103 to the nearest
-(as its base: all is lost), 5735 dithered.
+weight is on its way to the next value, what is stored is right on average: the noise is larger, and the update is kept.
 The same module of the same shape gets the same random numbers in each run.
+
+Measured on the small model with an adapter that PEFT trained for some steps on another kind of text (its update is
+0.76 % of the weights), by the perplexity on that text: 9903 before, 5574 merged in float16, 5437 merged and then
+converted to NVFP4; repacked from NVFP4 5735 dithered, 10103 to the nearest, as its base has: all is lost.
 """
 
 from __future__ import annotations
