@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onecat.checkpoints.integrity import Fault, Progress, Severity, Verification
 from onecat.render.columns import harmless, wrap
 from onecat.render.pulls import duration, size
+
+if TYPE_CHECKING:
+    from onecat.nvfp4.comparison import Comparison, Perplexity
 
 WIDTH = 80
 _MARKS: dict[Severity, str] = {"fail": "FAIL", "warn": "WARN", "info": "INFO"}
@@ -23,8 +26,12 @@ def progress_line(progress: Progress) -> str:
     return f"{progress.what}: {size(progress.done)} of {size(progress.total)}{percent}{speed}{rest}"
 
 
-def verification_document(found: Verification) -> dict[str, Any]:
+def verification_document(
+    found: Verification, comparison: Comparison | None = None, perplexity: Perplexity | None = None
+) -> dict[str, Any]:
     """The result as a JSON-ready document (onecat.model-verify/1)."""
+    from onecat.render.weight_comparisons import comparison_document, perplexity_document
+
     return {
         "schema": "onecat.model-verify/1",
         "directory": found.directory,
@@ -35,13 +42,24 @@ def verification_document(found: Verification) -> dict[str, Any]:
         "problems": [asdict(fault) for fault in found.faults],
         "checked": list(found.checked),
         "skipped": list(found.skipped),
+        "comparison": comparison_document(comparison),
+        "perplexity": perplexity_document(perplexity),
         "sha256": dict(sorted(found.digests.items())),
         "summary": _summary(found),
     }
 
 
-def verification_lines(found: Verification, columns: int = WIDTH) -> Iterator[str]:
+def verification_lines(
+    found: Verification, comparison: Comparison | None = None, perplexity: Perplexity | None = None,
+    columns: int = WIDTH,
+) -> Iterator[str]:  # fmt: skip
     """The result for a person, in lines of at most `columns` where words allow."""
+    from onecat.render.weight_comparisons import comparison_lines, perplexity_lines
+
+    if comparison is not None:
+        yield from comparison_lines(comparison, columns)
+    if perplexity is not None:
+        yield from perplexity_lines(perplexity, columns)
     explained: set[tuple[str, str]] = set()
     for fault in found.faults:
         yield from _fault(fault, columns, is_known=(fault.code, fault.fix) in explained)
