@@ -82,6 +82,7 @@ def codes(plan: Plan) -> list[str]:
         (stored(BLOCKS, **EXPERTS), 8, "blocks"),
         (stored(BLOCKS, intermediate_size=14336 - 64), 2, "blocks"),
         (stored(COMPRESSED_BLOCKS, intermediate_size=14336 - 128), 2, "blocks"),
+        (stored(BLOCKS, head_dim=64), 8, "blocks"),
         (stored(NVFP4, intermediate_size=14352), 2, "groups"),
     ],
 )
