@@ -258,7 +258,9 @@ def test_weights_take_the_memory_that_is_predicted(
     flags = {"max-model-len": LENGTH, "dtype": "float32", **LAYOUTS[layout]}
     settings = resolved_settings(flags, checkpoint.architecture, device, "0.27.1", platform="cpu")
     predicted = [each.weights for each in estimate(checkpoint, [device] * 2, settings).per_gpu]
-    held = [sum(each["bytes"] for each in rank["parameters"].values()) for rank in served(layout).ranks]
+    held = [
+        sum(each["bytes"] for each in rank["parameters"].values()) + rank["buffers"] for rank in served(layout).ranks
+    ]
     print(f"{layout}: {held} bytes of weights, predicted {predicted}")
     assert predicted == pytest.approx(held, rel=0.001)
 

@@ -13,7 +13,10 @@ class RankProbe:
     """Methods that the engine adds to its worker."""
 
     def parameters(self: Any) -> dict[str, Any]:
-        """The rank's number and, by name, each parameter's shape, type, bytes and the SHA-256 of what it holds."""
+        """The rank's number and, by name, each parameter's shape, type, bytes and the SHA-256 of what it holds.
+
+        buffers: bytes of what the model keeps beside its parameters, as the table of rotary embedding.
+        """
         import torch
 
         found = {}
@@ -26,4 +29,5 @@ class RankProbe:
                 "bytes": len(content),
                 "sha256": hashlib.sha256(content).hexdigest(),
             }
-        return {"rank": self.rank, "parameters": found}
+        buffers = sum(each.nbytes for _, each in self.model_runner.model.named_buffers())
+        return {"rank": self.rank, "parameters": found, "buffers": buffers}
