@@ -3,7 +3,7 @@ PYTHON ?=
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv quickstart test unit bench bench-diagnose bench-fleet bench-up bench-inspect bench-pull lock clean clean-cache
+.PHONY: help venv quickstart test unit bench bench-diagnose bench-fleet bench-up bench-inspect bench-pull bench-convert lock clean clean-cache
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,10 @@ bench-inspect: ## Measure model inspect on a sparse checkpoint of 400 GB next to
 bench-pull: ## Measure model pull next to curl and aria2c, from an nginx on this machine
 	@sh scripts/venv.sh dev
 	@.venv/bin/python bench/model_pull.py
+
+bench-convert: ## Measure quantising and dequantising next to compressed-tensors, and model convert's memory
+	@sh scripts/venv.sh dev
+	@.venv/bin/python bench/model_convert.py
 
 lock: ## Resolve requirements/*.lock anew from pyproject.toml
 	@sh scripts/lock.sh

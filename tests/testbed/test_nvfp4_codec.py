@@ -131,12 +131,6 @@ def test_where_compressed_tensors_rounds_to_the_type_of_the_weight_it_differs(th
         assert 0 <= (codes != 0).mean() < 0.1
         stored = theirs[f"{stem}.weight_global_scale"], theirs[f"{stem}.weight_global_scale.narrow"]
         assert stored[0] != stored[1] and abs(stored[0] / stored[1] - 1) < 2**-7
-        print(
-            dtype,
-            (codes != 0).mean(),
-            stored,
-            (theirs[f"{stem}.weight_packed"] != theirs[f"{stem}.weight_packed.narrow"]).mean(),
-        )
 
 
 @pytest.mark.engine

@@ -2,8 +2,8 @@
 
 `python compressed_tensors_answers.py FOLDER` reads originals.safetensors (NAME.SCHEME.weight, of which SCHEME is nvfp4,
 block, channel or tensor; NAME.SCHEME.largest: what else shares the tensor's global scale) and ours.safetensors, and
-writes theirs.safetensors: the same names as ours; `.decompressed` (bfloat16) and `.decompressed32` (float32) are made of
-ours; those with `.narrow` of the weight in its own type instead of float32.
+writes theirs.safetensors: the same names as ours; `.decompressed` (bfloat16) and `.decompressed32` (float32) are made
+of ours; those with `.narrow` of the weight in its own type instead of float32.
 """
 
 from __future__ import annotations
