@@ -18,7 +18,7 @@ from onecat.nvfp4.adapters.opening import open_adapter, open_base
 from onecat.nvfp4.adapters.planning import Layout, Touched, lay_out, rewrite_of
 from onecat.nvfp4.adapters.shapes import JOINED_MODELS
 from onecat.nvfp4.adapters.storage import StoredModule, stored_module
-from onecat.nvfp4.codec import Search, choose
+from onecat.nvfp4.codec import Search, choose, weights_in
 from onecat.nvfp4.conversion.companions import companions
 from onecat.nvfp4.dequantisation import Original
 from onecat.nvfp4.rewriting import Rewritten, Say, Show, rewrite
@@ -92,7 +92,7 @@ def repack(request: Request, show: Show = lambda progress: None, say: Say = lamb
     base = _base(original)
     changes = read_changes(adapter.settings, adapter.source, base)
     notes = (*_base_note(adapter.settings.base, request.base), *changes.notes)
-    maker = Maker(adapter.source, choose(request.jobs), request.search, request.rounding)
+    maker = Maker(adapter.source, choose(request.jobs, weights_in(request.base)), request.search, request.rounding)
     layout = lay_out(changes, original.source, _neighbours(changes, base), maker)
     if request.dry_run:
         return Repacked(request, layout.touched, layout.untouched, (), notes, dry_run=True)

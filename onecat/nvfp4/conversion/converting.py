@@ -9,7 +9,7 @@ from onecat.checkpoints.json_text import parse_json
 from onecat.checkpoints.safetensors_header import HeaderError
 from onecat.checkpoints.sources import CONFIG
 from onecat.errors import ExitCode, OnecatError
-from onecat.nvfp4.codec import Codec, Deviation, choose
+from onecat.nvfp4.codec import Codec, Deviation, choose, weights_in
 from onecat.nvfp4.conversion.admission import admitted
 from onecat.nvfp4.conversion.companions import companions
 from onecat.nvfp4.conversion.formats import Format
@@ -30,7 +30,7 @@ def convert(request: Request, show: Show = lambda progress: None, say: Say = lam
     something else or has no room, and for weights that are NaN or infinite; OSError when a file cannot be read or
     written.
     """
-    codec = choose(request.jobs)
+    codec = choose(request.jobs, weights_in(request.source))
     form = _format(request, codec)
     seen = admitted(request.source, request.target)
     try:
