@@ -20,6 +20,7 @@ from onecat.checkpoints.records import Checkpoint, Problem
 from onecat.checkpoints.rewritten import RESUME_REWRITE, REWRITE_DIRECTORY, unfinished_rewrite
 from onecat.checkpoints.safetensors_header import HeaderError
 from onecat.checkpoints.sources import CONFIG, INDEX, Source, documents_of, read_documents
+from onecat.checkpoints.unfinished import explained
 from onecat.errors import OnecatError
 
 LARGEST_DOCUMENT = 1 << 27
@@ -60,7 +61,8 @@ def inspect(path: Path) -> Checkpoint:
 def _told(directory: Path, source: Source) -> Source:
     """The same, with what the directory is when it is no checkpoint, and that it is still being downloaded or made."""
     other, unfinished = other_kind(directory), unfinished_pull(directory)
-    problems = source.problems
+    still_to_come = explained(directory)
+    problems = tuple(each for each in source.problems if each.code not in still_to_come)
     if other is not None:
         source = replace(source, files=source.files or other.files, file_bytes=source.file_bytes or other.bytes)
         problems = (other.problem, *(each for each in problems if each.code not in other.explains))

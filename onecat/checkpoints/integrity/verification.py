@@ -21,6 +21,7 @@ from onecat.checkpoints.integrity.scales import Found, Wanted, faults_of_scales,
 from onecat.checkpoints.integrity.values import scan
 from onecat.checkpoints.numbering import counted
 from onecat.checkpoints.other_kinds import other_kind
+from onecat.checkpoints.unfinished import explained
 
 MOST_SCALE_BYTES = 4 << 30
 SMALL_SCALE_BYTES = 1 << 12
@@ -58,8 +59,9 @@ def verify(request: Request, show: Show = lambda progress: None) -> Verification
     skipped: list[str] = []
     faults += _scanned(contents, request, show, checked, skipped)
     manifests = (*map(read_manifest, request.manifests), *find_manifests(request.directory, contents.sizes))
+    still_to_come = explained(request.directory)
     for manifest in manifests:
-        faults += check_without_hashing(manifest, contents.sizes)
+        faults += (each for each in check_without_hashing(manifest, contents.sizes) if each.code not in still_to_come)
         checked.append(
             f"{manifest.name}: {counted(len(manifest.entries), 'checksum')} ({manifest.form}), files and sizes compared"
         )
@@ -93,8 +95,9 @@ def static_faults(contents: Contents) -> Iterator[Fault]:
     if other is not None:
         told = other.problem
         yield Fault(told.code, told.severity, told.text, told.where, told.fix)
+    told_once = explained(contents.directory) | (other.explains if other is not None else frozenset())
     for rule in rules():
-        yield from (fault for fault in rule(contents) if other is None or fault.code not in other.explains)
+        yield from (fault for fault in rule(contents) if fault.code not in told_once)
 
 
 def _headers_told(contents: Contents) -> str:

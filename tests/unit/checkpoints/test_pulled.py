@@ -29,6 +29,7 @@ def test_other_files_of_that_name_say_nothing(tmp_path: Path, text: str) -> None
 
 def test_verifying_such_a_directory_fails_with_how_to_go_on(tmp_path: Path) -> None:
     from onecat.checkpoints import write_tiny_checkpoint
+    from onecat.checkpoints.integrity import Request, verify
     from onecat.checkpoints.integrity.contents import read_contents
     from onecat.checkpoints.integrity.rules.pulls import pulled
 
@@ -39,3 +40,10 @@ def test_verifying_such_a_directory_fails_with_how_to_go_on(tmp_path: Path) -> N
     (fault,) = pulled(read_contents(tmp_path / "m"))
     assert (fault.code, fault.severity) == ("incomplete-download", "fail")
     assert "onecat model pull" in fault.fix
+    (tmp_path / "m/model.safetensors").unlink()
+    (tmp_path / "m/SHA256SUMS").write_text(f"{'0' * 64}  model.safetensors\n")
+    failed = [each.code for each in verify(Request(tmp_path / "m")).faults if each.severity == "fail"]
+    assert failed == ["incomplete-download"], "the weights are still to come"
+    write_state(tmp_path / "m", PullState("org/name", None, True, {}))
+    failed = [each.code for each in verify(Request(tmp_path / "m")).faults if each.severity == "fail"]
+    assert set(failed) == {"no-weights", "missing-file"}
