@@ -15,7 +15,7 @@ from onecat.nvfp4.rewriting.layout import bytes_read, largest_tensor, layout_of,
 from onecat.nvfp4.rewriting.making import write_part
 from onecat.nvfp4.rewriting.memory import Memory
 from onecat.nvfp4.rewriting.parts import Part
-from onecat.nvfp4.rewriting.places import check_places, folder_for, names_of, refuse_others
+from onecat.nvfp4.rewriting.places import check_places, folder_for, names_of, refuse_others, remove_files
 from onecat.nvfp4.rewriting.placing import place_copy, place_text
 from onecat.nvfp4.rewriting.progress import Count, Say, Show
 from onecat.nvfp4.rewriting.records import Rewrite, StepReport
@@ -65,7 +65,7 @@ def rewrite(
     same call goes on with. Nothing that looks finished is there until all of it is.
     """
     began = time.monotonic()
-    check_places(work)
+    check_places(work, (each.file for each in source.tensors.values()))
     try:
         run = _Run(work, source, show, say, began)
         if not state_directory(work.target).exists():  # before anything is made
@@ -118,8 +118,8 @@ class _Run:
         refuse_others(work)
         self.check_room()
         write_state(work.target, self._state)
-        for name in names_of(work) if work.replace else ():
-            (work.target / name).unlink(missing_ok=True)
+        if work.replace:
+            remove_files(work.target, names_of(work))
 
     def check_room(self) -> None:
         """Raises OnecatError when what is still to be written does not fit."""

@@ -60,11 +60,12 @@ def largest_tensor(work: Rewrite, source: SourceFiles) -> int:
 
 
 def plan_digest(work: Rewrite, layouts: tuple[Layout, ...]) -> str:
-    """SHA-256 (hex) of which bytes lie where in which file, and what they are made from."""
+    """SHA-256 (hex) of which bytes lie where in which file, what they are made from, and of config.json."""
     digest = hashlib.sha256()
     for shard, layout in zip(work.shards, layouts, strict=True):
         steps = [[step.module, step.reads, step.make is None] for step in shard.steps]
         digest.update(json.dumps([shard.file, steps]).encode())
         digest.update(layout.header)
     digest.update(json.dumps(work.copied).encode())
+    digest.update(work.documents.get("config.json", "").encode())  # steps may take more from it than their tensors
     return digest.hexdigest()

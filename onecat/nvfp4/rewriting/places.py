@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from onecat.checkpoints.quantization.reading import SIDE_FILES
 from onecat.checkpoints.rewritten import REWRITE_DIRECTORY
 from onecat.errors import ExitCode, OnecatError
 from onecat.nvfp4.rewriting.records import Rewrite
 
 _MAY_BE_THERE = (REWRITE_DIRECTORY, "lost+found")
 _WEIGHTS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json")
-"""What loaders take for weights."""
+"""What loaders take for weights; SIDE_FILES they take for what is said of weights."""
 
 
 def names_of(work: Rewrite) -> tuple[str, ...]:
@@ -20,8 +22,11 @@ def names_of(work: Rewrite) -> tuple[str, ...]:
     return (*(shard.file for shard in work.shards), *work.copied, *documents)
 
 
-def check_places(work: Rewrite) -> None:
-    """Raises OnecatError for a target that cannot be one, and for names of files that lead out of it."""
+def check_places(work: Rewrite, read: Iterable[str]) -> None:
+    """Raises OnecatError for a target that cannot be one, and for names of files that lead out of it.
+
+    read: names of the source's weight files.
+    """
     source, target = work.source.resolve(), work.target.resolve()
     if target == source:
         raise _wrong("the new checkpoint would be written over the one that it is made from", work.target)
@@ -38,6 +43,10 @@ def check_places(work: Rewrite) -> None:
         if name in seen:
             raise _strange(name, "stands for two files", work)
         seen.add(name)
+    written = {target / name for name in seen}
+    for name in sorted({*read, *seen}):
+        if (place := (source / name).resolve()) in written:
+            raise _wrong(f"{work.source / name} is a link to {place}, which would be replaced", work.target)
     _check_writable(work.target)
 
 
@@ -108,7 +117,7 @@ def refuse_others(work: Rewrite) -> None:
         raise _not_empty(work.target, there)
     names = names_of(work)
     for name in there:
-        if name not in names and name.endswith(_WEIGHTS):
+        if name not in names and (name.endswith(_WEIGHTS) or name in SIDE_FILES):
             raise OnecatError(
                 f"{name} is there, would stay there, and would be taken for a part of the new checkpoint",
                 where=str(work.target / name),
@@ -116,6 +125,15 @@ def refuse_others(work: Rewrite) -> None:
                 code=ExitCode.NO,
             )
     for name in names:
+        for folder in _folders(work.target, name):
+            _refuse_link(folder)
+            if folder.exists() and not folder.is_dir():
+                raise OnecatError(
+                    f"{folder.relative_to(work.target)} is a file there, and a directory of that name is to be made",
+                    where=str(folder),
+                    next_steps=["move it away, or name another directory"],
+                    code=ExitCode.NO,
+                )
         if (work.target / name).is_dir() and not (work.target / name).is_symlink():
             raise OnecatError(
                 f"{name} is a directory there, and a file of that name is to be written",
@@ -140,15 +158,33 @@ def _not_empty(target: Path, there: list[str]) -> OnecatError:
 
 def folder_for(target: Path, name: str) -> Path:
     """Where a file of a checked name goes; its folders are made. Raises OnecatError when a link is among them."""
-    place = target / name
-    for folder in reversed([each for each in place.parents if target in each.parents]):
-        if folder.is_symlink():
-            raise OnecatError(
-                f"{folder} is a link; files of the new checkpoint would be written where it leads",
-                expected="a directory that onecat made itself",
-                where=str(folder),
-                next_steps=["remove that link, then type the same command again"],
-                code=ExitCode.NO,
-            )
+    for folder in _folders(target, name):
+        _refuse_link(folder)
         folder.mkdir(exist_ok=True)
-    return place
+    return target / name
+
+
+def remove_files(target: Path, names: Iterable[str]) -> None:
+    """Remove files that a plan writes, or that a record says an earlier run wrote. Raises OSError.
+
+    Nothing is removed that such a name does not lead to below the target itself, through no link.
+    """
+    for name in names:
+        if is_plain(name, folders=True) and not any(each.is_symlink() for each in _folders(target, name)):
+            (target / name).unlink(missing_ok=True)
+
+
+def _folders(target: Path, name: str) -> Iterator[Path]:
+    """The directories between the target and a file of it, the outermost first."""
+    return reversed([each for each in (target / name).parents if target in each.parents])
+
+
+def _refuse_link(folder: Path) -> None:
+    if folder.is_symlink():
+        raise OnecatError(
+            f"{folder} is a link; files of the new checkpoint would be written where it leads",
+            expected="a directory that onecat made itself",
+            where=str(folder),
+            next_steps=["remove that link, then type the same command again"],
+            code=ExitCode.NO,
+        )

@@ -10,13 +10,13 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from onecat.checkpoints.rewritten import REWRITE_DIRECTORY, REWRITE_FILE, REWRITE_SCHEMA
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import read_json, write_json
-from onecat.nvfp4.rewriting.places import is_plain
+from onecat.nvfp4.rewriting.places import remove_files
 from onecat.nvfp4.rewriting.progress import Say
 from onecat.nvfp4.rewriting.source import Fingerprint
 
@@ -74,11 +74,7 @@ def end_state(target: Path) -> None:
 def begin_anew(target: Path, there: State | None) -> None:
     """Remove what an unfinished run has made, and at the last its record."""
     clear(target)
-    for name in there.writes if there is not None else ():
-        if is_plain(name, folders=True) and not any(
-            (target / each).is_symlink() for each in PurePosixPath(name).parents
-        ):
-            (target / name).unlink(missing_ok=True)
+    remove_files(target, there.writes if there is not None else ())
     end_state(target)
 
 
@@ -117,8 +113,9 @@ def refuse_another(target: Path, there: State | None, wanted: State) -> None:
     differing = _differences({**there.identity, "onecat": there.version}, {**wanted.identity, "onecat": wanted.version})
     if differing or there.plan != wanted.plan:
         lines = [f"{key}: {then} then, {now} now" for key, (then, now) in differing.items()]
+        what = lines[0] if lines else "other tensors, other files or another config.json"
         raise OnecatError(
-            f"an unfinished run makes something else there: {lines[0] if lines else 'other tensors or other files'}",
+            f"an unfinished run makes something else there: {what}",
             expected="the same source and the same options, or another directory",
             where=str(target),
             details=lines[1:20],
@@ -153,12 +150,24 @@ def only_run(target: Path, say: Say) -> Iterator[None]:
     try:
         yield
     finally:
-        if not has_state(target):
-            shutil.rmtree(folder)
+        is_over = not has_state(target)
+        if is_over:
+            clear(target)
+            (folder / LOCK).unlink(missing_ok=True)
+        os.close(stream)  # only then: NFS keeps the name of an open file in another form
+        if is_over:
+            _remove_if_empty(folder)
             if not was_there:
-                with contextlib.suppress(OSError):  # it holds the new checkpoint
-                    target.rmdir()
-        os.close(stream)
+                _remove_if_empty(target)
+
+
+def _remove_if_empty(directory: Path) -> None:
+    """Remove a directory unless something is in it: the new checkpoint, or what the next run has made by now."""
+    try:
+        directory.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+            raise
 
 
 def _locked(folder: Path, say: Say) -> int:

@@ -210,8 +210,10 @@ def test_a_plan_of_other_tensors_is_refused(source: Path, tmp_path: Path) -> Non
     target = tmp_path / "target"
     interrupted(source, target)
     work, read = plan(source, target)
-    with pytest.raises(OnecatError, match="other tensors or other files"):
-        rewrite(replace(work, shards=work.shards[:1]), read)
+    other = {**work.documents, "config.json": '{"model_type": "gpt2"}'}
+    for changed in (replace(work, shards=work.shards[:1]), replace(work, documents=other)):
+        with pytest.raises(OnecatError, match="other tensors, other files or another config"):
+            rewrite(changed, read)
 
 
 def test_a_changed_source_is_refused(source: Path, tmp_path: Path) -> None:
@@ -250,6 +252,45 @@ def test_beginning_anew_removes_nothing_outside(source: Path, tmp_path: Path) ->
     with pytest.raises(OnecatError, match="holds other things"):
         rewrite(*plan(source, target, restart=True))
     assert (tmp_path / "mine").exists() and (tmp_path / "outside/mine").exists()
+
+
+def test_a_target_that_is_a_link_to_a_directory_is_begun_anew_like_any(
+    source: Path, tmp_path: Path, whole: tuple[dict[str, bytes], Rewritten]
+) -> None:
+    (tmp_path / "disk").mkdir()
+    target = tmp_path / "target"
+    target.symlink_to(tmp_path / "disk")
+    interrupted(source, target)
+    assert (target / FILES[0]).exists()
+    assert rewrite(*plan(source, target, restart=True)).reused == ()
+    assert everything(tmp_path / "disk") == whole[0]
+
+
+def test_a_name_that_a_network_file_system_keeps_until_the_lock_is_closed_ends_no_run_in_an_error(
+    source: Path, tmp_path: Path, whole: tuple[dict[str, bytes], Rewritten], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS gives a file that is removed while it is open another name, and removes that when it is closed."""
+    target = tmp_path / "target"
+    kept = state_directory(target) / ".nfs0001"
+    unlink, close = os.unlink, os.close
+
+    def renaming(path: str | Path, **options: object) -> None:
+        if Path(path).name == "lock":
+            os.rename(path, kept)  # noqa: PTH104 - as the file system does it
+        else:
+            unlink(path, **options)
+
+    def closing(descriptor: int) -> None:
+        is_kept = kept.exists() and os.path.samestat(os.fstat(descriptor), kept.stat())
+        close(descriptor)
+        if is_kept:
+            unlink(kept)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", renaming)
+        patched.setattr(os, "close", closing)
+        rewrite(*plan(source, target))
+    assert everything(target) == whole[0] and not state_directory(target).exists()
 
 
 @pytest.mark.parametrize("planted", [".onecat-rewrite", ".onecat-rewrite/lock", ".onecat-rewrite/copy.unfinished"])

@@ -187,6 +187,41 @@ def test_replacing_takes_our_names_and_leaves_others_but_no_weights(source: Path
     assert "is a directory" in refused(work, read).found
 
 
+@pytest.mark.parametrize("name", [FILES[1], "config.json", "tokenizer.json"])
+@pytest.mark.parametrize("option", ["replace", "restart"])
+def test_no_file_is_removed_that_the_source_links_to(source: Path, tmp_path: Path, name: str, option: str) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (source / name).rename(target / name)
+    (source / name).symlink_to(target / name)
+    before = everything(source)
+    error = refused(*plan(source, target, **{option: True}))
+    assert f"{name} is a link to" in error.found and error.code is ExitCode.USAGE
+    assert everything(source) == before
+
+
+def test_replacing_removes_nothing_behind_a_link(source: Path, tmp_path: Path) -> None:
+    work, read = plan(source, tmp_path / "target", replace=True)
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs/config.json").write_text("theirs")
+    work.target.mkdir()
+    (work.target / "config.json").write_text("mine")
+    (work.target / "pooling").symlink_to(tmp_path / "theirs")
+    assert "is a link" in refused(work, read).found
+    assert (tmp_path / "theirs/config.json").read_text() == "theirs"
+    assert everything(work.target) == {"config.json": b"mine"}, "nothing was replaced yet"
+    (work.target / "pooling").unlink()
+    (work.target / "pooling").write_text("mine")
+    assert "a directory of that name is to be made" in refused(work, read).found
+
+
+def test_replacing_leaves_no_other_account_of_the_quantisation(source: Path, tmp_path: Path) -> None:
+    work, read = plan(source, tmp_path / "target", replace=True)
+    work.target.mkdir()
+    (work.target / "hf_quant_config.json").write_text("{}")
+    assert refused(work, read).found.startswith("hf_quant_config.json is there, would stay there")
+
+
 STRANGE = ("../model.safetensors", "/tmp/model.safetensors", "a/model.safetensors", "..", "", ".", "a\0b",
            "\udcff" * 300, ".onecat-rewrite", "x" * 256, "\ud800", "config.json")  # fmt: skip
 
