@@ -43,6 +43,14 @@ class Wanted:
             from onecat.deploy.perplexity import read_text
 
             read_text(self.text)
+            self.interpreter()
+
+    def interpreter(self) -> Path:
+        """The Python to measure perplexity with. Raises OnecatError (exit code 2) when there is none."""
+        from onecat.images.torch_interpreter import interpreter_with_torch
+        from onecat.paths import home
+
+        return interpreter_with_torch(home(), self.python)
 
 
 @dataclass(frozen=True)
@@ -105,15 +113,12 @@ def _compared(ours: Original, original: Path, codec: Codec, line: ProgressLine) 
 
 def _measured(wanted: Wanted, text: Path, codec: Codec, line: ProgressLine) -> Perplexity:
     from onecat.deploy import perplexity
-    from onecat.images.torch_interpreter import interpreter_with_torch
-    from onecat.paths import home
 
-    python = interpreter_with_torch(home(), wanted.python)
     request = perplexity.Request(
         wanted.directory,
         wanted.original,
         text,
-        python,
+        wanted.interpreter(),
         wanted.window,
         wanted.limit,
         wanted.jobs or len(os.sched_getaffinity(0)),

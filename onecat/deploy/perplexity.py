@@ -51,6 +51,8 @@ class Request:
 
 def read_text(text: Path) -> None:
     """Raises OnecatError (exit code 2) when a file is no text; OSError when it cannot be read."""
+    if not text.is_file():
+        raise OnecatError(f"{text} is no file", expected="a plain text file", where=str(text))
     try:
         empty = not text.read_text(encoding="utf-8").strip()
     except UnicodeDecodeError as error:

@@ -89,7 +89,7 @@ def _scheme(group: Claim, form: str | None) -> WeightScheme | None:
     static = activations is not None and activations.stated.get("dynamic", False) in (False, "local")
     scales = _safetensors(weights.word("scale_dtype"))
     if weights.word("type") == "float":
-        if bits == 4 and (form or "").startswith("mxfp4") or (bits == 4 and size == 32):
+        if bits == 4 and ((form or "").startswith("mxfp4") or (size == 32 and not (form or "").startswith("nvfp4"))):
             return schemes.mxfp4(become)
         if bits == 4:
             return schemes.nvfp4(become, group_size=size or schemes.NVFP4_GROUP, input_scale=static)
