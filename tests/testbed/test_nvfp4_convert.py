@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import shutil
 import signal
@@ -30,6 +31,7 @@ from onecat.nvfp4.conversion.selection import select
 from onecat.nvfp4.dequantisation import Target, open_original, plan_dequantisation
 from onecat.nvfp4.rewriting import rewrite
 from tests.testbed.command import Onecat, Result
+from tests.testbed.forked_command import start
 from tests.testbed.waiting import wait_until
 from tests.unit.nvfp4.conversion.families import small, source
 
@@ -112,13 +114,15 @@ def test_the_engines_own_libraries_read_what_onecat_writes(engine_runtime: Nativ
 def interrupted(argv: list[str], environment: dict[str, str], seconds: float, how: signal.Signals) -> int:
     """Run a command, send it a signal some seconds after it has begun to write, and return its exit code."""
     target = argv[argv.index("convert") + 2]
-    with subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        wait_until(lambda: process.poll() is not None or _writes(process.pid, target), 60)
-        try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.send_signal(how)
-            return process.wait(60)
+    process = start(argv, environment, ("onecat.nvfp4.conversion", "onecat.render.conversions"))
+    assert process.pid is not None
+    wait_until(lambda: not process.is_alive() or _writes(process.pid, target), 60)
+    process.join(seconds)
+    if process.exitcode is None:
+        os.kill(process.pid, how)
+    process.join(60)
+    assert process.exitcode is not None
+    return process.exitcode
 
 
 def _writes(process: int, directory: str) -> bool:
@@ -135,7 +139,7 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 def test_killed_at_ten_moments_the_same_command_ends_with_the_same_bytes(onecat: Onecat, tmp_path: Path) -> None:
-    plain = write_tiny_checkpoint(tmp_path / "plain", TinyShape(512, 2048, layers=6, head_dim=128))
+    plain = write_tiny_checkpoint(tmp_path / "plain", TinyShape(512, 2048, layers=4, head_dim=128))
     onecat("model", "convert", plain, tmp_path / "whole").expect(0)
     expected = files(tmp_path / "whole")
     argv, moments, codes = onecat.argv("model", "convert", plain, tmp_path / "made"), random.Random(7), []
