@@ -16,8 +16,8 @@ from onecat.nvfp4.dequantisation.nvfp4_weights import Nvfp4Weight
 from onecat.nvfp4.rewriting import SourceFiles
 from onecat.nvfp4.tensor_types import Array
 
-MOST_ELEMENTS = 1 << 27
-"""Of a weight that is tried: each try takes four times its bytes."""
+MOST_ELEMENTS = 1 << 25
+"""Of a weight that is tried, its first rows: each try takes several times their bytes."""
 
 TILE_ROWS, TILE_COLUMNS = 128, 4
 """Block scales that NVIDIA's kernels keep together: element (r, c) of a tile lies at (r mod 32, r div 32, c).
@@ -31,7 +31,10 @@ EXACT = 0.02
 
 @dataclass(frozen=True)
 class Case:
-    """A wrong weight. original, values: [out, in] float32. head: rows of an attention head, None where unknown."""
+    """A wrong weight, or its first rows, in whole tiles. original, values: [out, in] float32.
+
+    head: rows of an attention head, None where unknown.
+    """
 
     stored: Stored
     original: Array
@@ -42,14 +45,21 @@ class Case:
 Sibling = Callable[[], Iterator[tuple[str, Array]]]
 
 
+def first_rows(values: Array) -> Array:
+    """As much of [out, in] as is tried, in float32."""
+    rows = max(1, MOST_ELEMENTS // max(1, values.shape[1]) // TILE_ROWS) * TILE_ROWS
+    return to_float32(values[:rows])
+
+
 def cause_of(case: Case, source: SourceFiles, codec: Codec, siblings: Sibling) -> str | None:
     """What makes the weight like its original, in words; None when nothing that was tried does.
 
     Parameters:
-        siblings: gives the other weights of the original beside this one, by the last word of their modules.
+        siblings: gives the first rows of the other weights of the original beside this one that have its shape, by
+            the last word of their modules.
     """
     original, values = case.original, case.values
-    if original.ndim != 2 or original.size > MOST_ELEMENTS or not original.any():
+    if not original.any():
         return None
     if not values.any():
         return "all values are zero"
@@ -69,7 +79,7 @@ def cause_of(case: Case, source: SourceFiles, codec: Codec, siblings: Sibling) -
         return "each column has another size, as smoothing leaves it (AWQ, SmoothQuant): the norm before it " \
                "must be changed with it"  # fmt: skip
     for name, other in siblings():
-        if other.shape == values.shape and relative_error(codec.deviation(other, values)) <= limit:
+        if relative_error(codec.deviation(other, values)) <= limit:
             return f"the module holds what the original has as {name}"
     return None
 
@@ -82,7 +92,7 @@ def _orders(case: Case, source: SourceFiles) -> Iterator[tuple[str, Array]]:
         yield "the nibbles are swapped: the even column is in the high four bits", swapped(values)
     if (mended := _unswizzled(case, source)) is not None:
         yield "the block scales lie in the order of NVIDIA's kernels (tiles of 128 x 4), not row by row", mended
-    if values.shape[0] == values.shape[1]:
+    if values.shape[0] == values.shape[1] == case.stored.shape[0]:
         yield "the matrix is transposed", values.T
     if case.head is not None and case.head % 2 == 0 and values.shape[0] % case.head == 0:
         heads = values.reshape(-1, case.head // 2, 2, values.shape[1])
@@ -135,7 +145,7 @@ def _unswizzled(case: Case, source: SourceFiles) -> Array | None:
     ordered = tiles.transpose(0, 3, 2, 1, 4).reshape(rows, columns)
     with numpy.errstate(divide="ignore", invalid="ignore"):
         ratio = numpy.where(scales == 0, numpy.float32(0), ordered / scales)
-    blocks: Array = case.values.reshape(rows, columns, BLOCK) * ratio[:, :, None]
+    blocks: Array = case.values.reshape(-1, columns, BLOCK) * ratio[: len(case.values), :, None]
     return blocks.reshape(case.values.shape)
 
 

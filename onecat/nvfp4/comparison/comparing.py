@@ -13,12 +13,12 @@ from onecat.checkpoints.integrity import Fault
 from onecat.checkpoints.integrity.progress import Counter, Show
 from onecat.errors import OnecatError
 from onecat.nvfp4.codec import Codec
-from onecat.nvfp4.comparison.causes import Case, cause_of
+from onecat.nvfp4.comparison.causes import Case, cause_of, first_rows
 from onecat.nvfp4.comparison.judging import faults_of_modules
 from onecat.nvfp4.comparison.matching import Pair, match
 from onecat.nvfp4.comparison.plain import PlainOutcome, faults_of_plain, plain_outcome
 from onecat.nvfp4.comparison.records import ComparedModule, Comparison
-from onecat.nvfp4.comparison.stored import PLAIN, Weights, as_matrix, read_weights, to_float32
+from onecat.nvfp4.comparison.stored import PLAIN, Weights, as_matrix, read_weights
 from onecat.nvfp4.dequantisation import Original, open_original
 from onecat.nvfp4.rewriting import SourceFiles
 from onecat.nvfp4.tensor_types import Array
@@ -82,7 +82,7 @@ class _Run:
         tried = sum(each.was_tried for each in self.modules)
         if found.verdict != "wrong" or tried == MOST_EXPLAINED or len(found.shape) != 2:
             return found
-        case = Case(pair.ours, to_float32(original), to_float32(values), self._head(name))
+        case = Case(pair.ours, first_rows(original), first_rows(values), self._head(name))
         cause = cause_of(case, self.ours.source, self.codec, lambda: self._siblings(pair))
         return replace(found, cause=cause, was_tried=True)
 
@@ -103,7 +103,7 @@ class _Run:
         for name, each in self.theirs.tensors.items():
             outer, _, last = name.removesuffix(".weight").rpartition(".")
             if outer == block and name != pair.theirs.name and each.shape == pair.theirs.shape:
-                yield last, to_float32(each.read(self.theirs.source, self.codec))
+                yield last, first_rows(each.read(self.theirs.source, self.codec))
 
 
 def _bytes(pair: Pair) -> int:

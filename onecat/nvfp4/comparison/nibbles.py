@@ -32,7 +32,7 @@ from onecat.nvfp4.tensor_types import FLOATS, NUMPY_TYPES, Array
 
 CHANNELS = 256
 """The first ones, of the thousands that large models have: their cosines are 32640 numbers."""
-ROWS = 2048
+ROWS = 1024
 """Of a packed matrix, an embedding or a head, the first ones."""
 MOST_BYTES = 128 << 20
 """Read for each of the two sides."""
