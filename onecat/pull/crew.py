@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from onecat.own_files import open_own
 from onecat.pull.crowd import RefusedError
 from onecat.pull.part import Part
-from onecat.pull.places import open_own
 from onecat.pull.records import RemoteFile
 from onecat.pull.transfer import StoppedError, Transfer
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from onecat.files import naming, read_json, write_json
-from onecat.pull.places import open_own
+from onecat.own_files import open_own
 from onecat.pull.ranges import Range, length, merged, missing, piece_size, pieces, prefix
 from onecat.pull.records import RemoteFile
 

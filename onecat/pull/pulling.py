@@ -15,6 +15,7 @@ from pathlib import Path
 from onecat.checkpoints.numbering import counted
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import write_atomically
+from onecat.own_files import check_writable
 from onecat.pull import manifest
 from onecat.pull.asking import Asker
 from onecat.pull.connection import Connection
@@ -24,7 +25,7 @@ from onecat.pull.crowd import Crowd
 from onecat.pull.listing import list_source
 from onecat.pull.names import check_together
 from onecat.pull.part import Part, allocated
-from onecat.pull.places import check_places, check_writable, ignores_case, state_directory
+from onecat.pull.places import check_places, ignores_case, state_directory
 from onecat.pull.present import look, refuse_foreign
 from onecat.pull.records import FileState, Listing, Progress, Pulled, PulledFile, PullRequest, RemoteFile
 from onecat.pull.retries import RetryPolicy

@@ -9,8 +9,6 @@ longer than to fetch them.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -18,12 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from onecat.checkpoints.pulled import STATE_FILE, STATE_SCHEMA
-from onecat.errors import ExitCode, OnecatError
 from onecat.files import read_json, write_json
-from onecat.pull.places import make_state_directory, open_own, state_directory
+from onecat.own_files import lock, make_own_directory, note_holder, open_own
+from onecat.pull.places import state_directory
 
 FINISHED_FILE = "finished.jsonl"
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @dataclass(frozen=True)
@@ -107,25 +104,10 @@ def only_pull(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
 
     The kernel gives the lock of a killed process back by itself.
     """
-    descriptor = open_own(make_state_directory(directory) / "lock", os.O_RDWR | os.O_APPEND)
-    with open(descriptor, "a+", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor, not a path
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            stream.seek(0)
-            holder = stream.read(100).strip()
-            raise OnecatError(
-                f"another onecat (process {holder or '?'}) pulls into this directory",
-                expected="one pull at a time",
-                where=str(directory),
-                next_steps=["wait for it, or stop it with Ctrl-C: what it has is kept"],
-                code=ExitCode.ROLLED_BACK,
-            ) from error
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            say("this file system has no locks: do not start a second pull into this directory")
-        stream.truncate(0)
-        stream.write(f"{os.getpid()}\n")
-        stream.flush()
+    descriptor = open_own(make_own_directory(state_directory(directory)) / "lock", os.O_RDWR)
+    try:
+        lock(descriptor, directory, "pulls into", say)
+        note_holder(descriptor)
         yield
+    finally:
+        os.close(descriptor)

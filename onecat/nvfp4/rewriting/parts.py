@@ -22,7 +22,8 @@ from typing import NamedTuple
 from onecat.files import naming
 from onecat.nvfp4.rewriting.layout import Layout
 from onecat.nvfp4.rewriting.records import Shard, StepReport
-from onecat.nvfp4.rewriting.state import open_own, sync_directory
+from onecat.nvfp4.rewriting.state import sync_directory
+from onecat.own_files import open_own
 
 _PIECE = 1 << 22
 """Bytes that are summed and written at once."""

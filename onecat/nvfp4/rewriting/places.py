@@ -10,6 +10,7 @@ from onecat.checkpoints.quantization.reading import SIDE_FILES
 from onecat.checkpoints.rewritten import REWRITE_DIRECTORY
 from onecat.errors import ExitCode, OnecatError
 from onecat.nvfp4.rewriting.records import Rewrite
+from onecat.own_files import check_writable
 
 _MAY_BE_THERE = (REWRITE_DIRECTORY, "lost+found")
 _WEIGHTS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json")
@@ -32,8 +33,10 @@ def check_places(work: Rewrite, read: Iterable[str]) -> None:
         raise _wrong("the new checkpoint would be written over the one that it is made from", work.target)
     if source in target.parents:
         raise _wrong(f"{work.target} lies in the checkpoint that is read", work.target)
-    if target.exists() and not target.is_dir():
-        raise _wrong(f"{work.target} is no directory", work.target)
+    check_writable(work.target)
+    there = next(each for each in (target, *target.parents) if each.exists())
+    if not there.is_dir():
+        raise _wrong(f"{there} is no directory", work.target)
     for name in [*(shard.file for shard in work.shards), *work.documents]:
         _check_name(name, work, folders=False)
     for name in work.copied:
@@ -47,7 +50,6 @@ def check_places(work: Rewrite, read: Iterable[str]) -> None:
     for name in sorted({*read, *seen}):
         if (place := (source / name).resolve()) in written:
             raise _wrong(f"{work.source / name} is a link to {place}, which would be replaced", work.target)
-    _check_writable(work.target)
 
 
 def is_plain(name: str, *, folders: bool) -> bool:
@@ -84,25 +86,6 @@ def _wrong(found: str, target: Path) -> OnecatError:
     return OnecatError(
         found, expected="a new directory", where=str(target), next_steps=["name another directory"], code=ExitCode.USAGE
     )
-
-
-def _check_writable(target: Path) -> None:
-    """Raises OnecatError when this user may not make the target, or files in it."""
-    try:
-        there = next(each for each in (target.absolute(), *target.absolute().parents) if each.exists())
-        by_mode = os.access(there, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
-        is_folder, where = there.is_dir(), there
-    except PermissionError as error:
-        by_mode, is_folder, where = False, True, Path(error.filename or target)
-    if not is_folder:
-        raise _wrong(f"{where} is a file, and would have to be a directory", target)
-    if not by_mode:
-        raise OnecatError(
-            f"you may not write to {where}",
-            expected="a directory of your own",
-            where=str(target),
-            next_steps=["name another directory, or check its owner and mode: ls -ld"],
-        )
 
 
 def refuse_others(work: Rewrite) -> None:

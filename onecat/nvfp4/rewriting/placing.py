@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from onecat.files import naming
-from onecat.nvfp4.rewriting.state import open_own, sync_directory
+from onecat.nvfp4.rewriting.state import sync_directory
+from onecat.own_files import open_own
 
 
 def place_text(text: str, place: Path, folder: Path) -> None:

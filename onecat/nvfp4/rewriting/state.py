@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -19,9 +18,9 @@ from onecat.files import read_json, write_json
 from onecat.nvfp4.rewriting.places import remove_files
 from onecat.nvfp4.rewriting.progress import Say
 from onecat.nvfp4.rewriting.source import Fingerprint
+from onecat.own_files import lock, make_own_directory, note_holder, open_own
 
 LOCK = "lock"
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @dataclass(frozen=True)
@@ -173,42 +172,20 @@ def _remove_if_empty(directory: Path) -> None:
 def _locked(folder: Path, say: Say) -> int:
     """A descriptor of the lock file, locked; the file is there, too, and not one that a run removed at its end."""
     while True:
-        if not folder.is_symlink():
-            folder.mkdir(parents=True, exist_ok=True)
-        if folder.is_symlink():
-            raise planted(folder)
+        make_own_directory(folder)
         try:
             descriptor = open_own(folder / LOCK, os.O_RDWR)
         except FileNotFoundError:  # a run came to its end just now
             continue
         try:
-            _lock(descriptor, folder.parent, say)
+            lock(descriptor, folder.parent, "writes a checkpoint into", say)
             if _is_at(descriptor, folder / LOCK):
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                note_holder(descriptor)
                 return descriptor
         except BaseException:
             os.close(descriptor)
             raise
         os.close(descriptor)
-
-
-def _lock(descriptor: int, target: Path, say: Say) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = os.pread(descriptor, 100, 0).decode("ascii", "replace").strip()
-        raise OnecatError(
-            f"another onecat (process {holder or '?'}) writes a checkpoint into this directory",
-            expected="one run at a time",
-            where=str(target),
-            next_steps=["wait for it, or stop it with Ctrl-C: what it has made is kept"],
-            code=ExitCode.ROLLED_BACK,
-        ) from error
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        say("this file system has no locks: do not start a second run into this directory")
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
@@ -218,30 +195,6 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
     ours = os.fstat(descriptor)
     return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
-
-
-def open_own(path: Path, flags: int) -> int:
-    """Open a file of our own and make it if it is not there; a descriptor. Its mode is what the umask leaves.
-
-    Raises OnecatError when it is a link: it may lead to any file of this user. Raises OSError.
-    """
-    try:
-        return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise planted(path) from error
-
-
-def planted(path: Path) -> OnecatError:
-    """The error of a link where only files of our own may be."""
-    return OnecatError(
-        f"{path} is a link; onecat would write where it leads",
-        expected="a directory and files that onecat made itself",
-        where=str(path),
-        next_steps=[f"see where it leads: ls -l {path}", "remove it, or name another directory"],
-        code=ExitCode.NO,
-    )
 
 
 def sync_directory(path: Path) -> None:

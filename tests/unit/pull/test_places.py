@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from onecat.errors import ExitCode, OnecatError
-from onecat.pull.places import check_places, check_writable, ignores_case, make_state_directory, open_own
+from onecat.own_files import check_writable, make_own_directory, open_own
+from onecat.pull.places import check_places, ignores_case, state_directory
 
 
 def test_a_folder_that_is_a_link_out_of_the_directory_is_refused(tmp_path: Path) -> None:
@@ -36,21 +37,21 @@ def test_what_stands_where_another_kind_has_to_be_is_told_before_anything_is_fet
 def test_records_are_never_written_through_a_link(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    folder = make_state_directory(tmp_path)
+    folder = make_own_directory(state_directory(tmp_path))
     (folder / "lock").symlink_to(victim)
-    with pytest.raises(OnecatError, match="is a link; onecat writes its records there"):
+    with pytest.raises(OnecatError, match="is a link; onecat would write where it leads"):
         open_own(folder / "lock", os.O_RDWR | os.O_TRUNC)
     assert victim.read_text() == "precious"
     other = tmp_path / "other"
     other.mkdir()
     (other / ".onecat-pull").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OnecatError, match="is a link"):
-        make_state_directory(other)
+        make_own_directory(state_directory(other))
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_file_system_that_ignores_case_is_told_by_the_own_directory(tmp_path: Path) -> None:
-    folder = make_state_directory(tmp_path)
+    folder = make_own_directory(state_directory(tmp_path))
     assert not ignores_case(tmp_path)
     (tmp_path / ".ONECAT-PULL").symlink_to(folder)  # what such a file system answers
     assert ignores_case(tmp_path)

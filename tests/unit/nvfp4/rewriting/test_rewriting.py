@@ -154,7 +154,7 @@ def test_the_source_and_what_is_in_it_are_no_targets(source: Path, tmp_path: Pat
         assert everything(source) == before
     (tmp_path / "file").write_text("mine")
     assert "no directory" in refused(*plan(source, tmp_path / "file")).found
-    assert "is a file" in refused(*plan(source, tmp_path / "file/new")).found
+    assert "file is no directory" in refused(*plan(source, tmp_path / "file/new")).found
 
 
 def test_a_target_that_holds_things_is_refused_and_told_what(source: Path, tmp_path: Path) -> None:
