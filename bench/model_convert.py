@@ -5,7 +5,8 @@ onecat[fast]) and compressed-tensors' own compressor, in the interpreter of an e
 the CPU, take them turn by turn on two threads; the best of some rounds counts, as processor seconds too: those tell
 more on a machine that does other things besides. A first call of each is not measured: both compile then. Then the
 whole command `onecat model convert` on a checkpoint of such tensors, in a process of its own, and llm-compressor's
-data-free `model_free_ptq` on the same, if --llm-compressor names an interpreter that has it. Ends with 1 when onecat
+data-free `model_free_ptq` on the same, if --llm-compressor names an interpreter that has it (llm-compressor 0.14 wants
+a newer compressed-tensors than the engine environment has: 0.20). Ends with 1 when onecat
 is not as much faster than compressed-tensors as LIMITS says, in wall seconds and with the codec in numpy, or takes
 more memory.
 """
