@@ -94,8 +94,12 @@ def test_what_would_not_serve_is_refused_with_what_to_do(converted: Converted, t
     assert (done.returncode, [word for word in words if word not in text]) == (1, []), done.stdout
     assert "FAIL" in done.stdout and "is not whole" in text
     assert max(map(len, done.stdout.replace(str(tmp_path), "").splitlines())) <= 80
-    # The same with an original, which then has nothing whole to be compared with, or says the same.
-    assert verify(bad, "--against", converted("nvfp4")).returncode == 1
+
+
+def test_what_cannot_be_read_is_not_compared_and_said_to_be_left_out(converted: Converted, tmp_path: Path) -> None:
+    done = verify(variant(converted("nvfp4"), tmp_path / "bad", without(SCALE)), "--against", converted("nvfp4"))
+    assert done.returncode == 1
+    assert "left out the weights themselves, which cannot be read" in " ".join(done.stdout.split())
 
 
 def test_a_person_sees_the_largest_errors_in_80_columns(original: Path, converted: Converted, tmp_path: Path) -> None:

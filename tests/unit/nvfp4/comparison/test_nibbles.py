@@ -24,7 +24,7 @@ def order_of(directory: Path) -> NibbleOrder | None:
     return nibble_order(open_original(directory), CODEC)
 
 
-@pytest.mark.parametrize("scheme", ["nvfp4", "nvfp4-mse", "nvfp4-modelopt"])
+@pytest.mark.parametrize("scheme", ["nvfp4", "nvfp4-modelopt"])
 def test_a_trained_model_shows_its_order_however_it_is_stored(
     converted: Callable[[str], Path], tmp_path: Path, scheme: str
 ) -> None:
