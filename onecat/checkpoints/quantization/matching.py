@@ -25,6 +25,7 @@ FUSED = {
     "in_proj_qkvz": ("in_proj_qkv", "in_proj_z"),
     "in_proj_ba": ("in_proj_b", "in_proj_a"),
     "w13": ("w1", "w3"),
+    "c_fc": ("c_fc_0", "c_fc_1"),
 }
 """Modules of checkpoints that engines join, by the joint module's name (packed_modules_mapping of the models in
 https://github.com/vllm-project/vllm/tree/v0.27.1/vllm/model_executor/models)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from onecat.checkpoints.quantization.matching import FUSED
 from onecat.nvfp4.conversion import patterns
@@ -22,7 +22,7 @@ KINDS = {
 PARTS = {"vision": "of the vision tower", "audio": "of the audio tower", "draft": "of the draft layers"}
 
 UNQUANTISED: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\.in_proj_(?:a|b|ba)$"), "the small gates of linear attention"),
+    (re.compile(r"\.(?:in_proj_(?:a|b|ba)|linear_attn\.[ab]_proj)$"), "the small gates of linear attention"),
     (re.compile(r"\.(?:indexer|compressor)\."), "of the indexer of sparse attention"),
     (re.compile(r"\.(?:x_proj|dt_proj)$"), "small projections of a state space"),
     (re.compile(r"\.(?:altup|laurel|per_layer_\w+)(?:\.|$)"), "small projections beside the layer"),
@@ -30,9 +30,21 @@ UNQUANTISED: tuple[tuple[re.Pattern[str], str], ...] = (
 """Linear modules inside of layers that vLLM 0.27.1 holds without quantisation, or that are too narrow for it.
 
 Sources: vllm/model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py (create_ba_proj), mamba_mixer.py, and
-vllm/model_executor/models/deepseek_v2.py (Indexer), gemma3n.py.
+vllm/model_executor/models/deepseek_v2.py (Indexer), gemma3n.py. The gates in olmo_gdn_linear_attn.py could be
+quantised; it keeps them apart for their precision.
 """
 
+LINEAR_ATTENTION = {
+    "f_a_proj": ("q_proj", "k_proj", "v_proj", "g_proj", "b_proj", "f_a_proj"),
+    "a_proj": ("q_proj", "k_proj", "v_proj", "g_proj"),
+}
+"""What an engine joins beyond FUSED, by the module that tells that a layer's attention is linear.
+
+Sources: vllm 0.27.1, vllm/models/kimi_k3/nvidia/model.py (in_proj_qkvgfab), and
+vllm/model_executor/models/olmo_hybrid.py (in_proj_qkvg).
+"""
+
+_PARENTS = {part: joint for joint, parts in FUSED.items() for part in parts}
 _EXPERTS = re.compile(r"^(.*\.experts)\.[0-9]+\.")
 
 
@@ -83,17 +95,30 @@ def _reason(each: Matrix, form: Format, wanted: frozenset[str] | None, unwanted:
 
 def _groups(linear: Iterable[Matrix]) -> list[Group]:
     """Matrices by the module that an engine makes of them, in the order of their first members."""
-    parents = {shard: fused for fused, shards in FUSED.items() for shard in shards}
-    gathered: dict[str, list[Matrix]] = defaultdict(list)
+    inside: dict[str, list[Matrix]] = defaultdict(list)
     for each in linear:
-        outer, dot, last = each.module.rpartition(".")
-        gathered[f"{outer}{dot}{parents.get(last, last)}"].append(each)
-    return [Group(name, tuple(sorted(those, key=_place))) for name, those in gathered.items()]
+        inside[each.module.rpartition(".")[0]].append(each)
+    gathered: dict[str, list[Matrix]] = defaultdict(list)
+    for outer, those in inside.items():
+        joints = _joints({_last(each) for each in those})
+        for each in those:
+            gathered[f"{outer}.{joints.get(_last(each), _last(each))}".removeprefix(".")].append(each)
+    return [Group(name, tuple(sorted(those, key=_position))) for name, those in gathered.items()]
 
 
-def _place(member: Matrix) -> int:
-    last = member.module.rpartition(".")[2]
-    return next((shards.index(last) for shards in FUSED.values() if last in shards), 0)
+def _last(each: Matrix) -> str:
+    return each.module.rpartition(".")[2]
+
+
+def _joints(names: Set[str]) -> dict[str, str]:
+    """The joint module's name for each part, among modules of these names in one place."""
+    linear = next((parts for sign, parts in LINEAR_ATTENTION.items() if sign in names), ())
+    return _PARENTS | dict.fromkeys(linear, "qkv_proj") if linear else _PARENTS
+
+
+def _position(member: Matrix) -> int:
+    orders = (*LINEAR_ATTENTION.values(), *FUSED.values())
+    return next((order.index(_last(member)) for order in orders if _last(member) in order), 0)
 
 
 def _experts(linear: Iterable[Matrix]) -> Mapping[str, list[Matrix]]:

@@ -123,6 +123,27 @@ def test_a_group_is_converted_whole_or_not_at_all() -> None:
     assert all("4088 in_features" in each.why for each in selection.left if each.matrix.kind == "linear")
 
 
+def test_what_engines_join_in_linear_attention_is_one_group() -> None:
+    selection = chosen(small("moonshotai/Kimi-Linear-48B-A3B-Instruct"), FORMS["nvfp4"])
+    groups = {tuple(each.module.rpartition(".")[2] for each in group.members) for group in selection.groups}
+    assert ("q_proj", "k_proj", "v_proj", "b_proj", "f_a_proj") in groups  # linear attention
+    assert ("q_proj",) in groups  # latent attention
+    config = small("moonshotai/Kimi-Linear-48B-A3B-Instruct")
+    left = {each.matrix.module: each.why for each in chosen(config, FORMS["fp8-block"]).left}
+    assert left["model.layers.0.self_attn.q_proj"].startswith("joined with others behind b_proj, whose 32 rows")
+
+    def linear(module: str) -> Matrix:
+        return Matrix(module, f"{module}.weight", "BF16", (64, 64), 8192, "linear", "language", 0)
+
+    olmo = [linear(f"model.layers.0.linear_attn.{name}_proj") for name in "gqkvabo"]
+    exaone = [linear(f"transformer.h.0.mlp.{name}") for name in ("c_fc_1", "c_fc_0", "c_proj")]
+    selection = select([*olmo, *exaone], FORMS["nvfp4"])
+    assert [[each.module.rpartition(".")[2] for each in group.members] for group in selection.groups] == [
+        ["q_proj", "k_proj", "v_proj", "g_proj"], ["o_proj"], ["c_fc_0", "c_fc_1"], ["c_proj"],
+    ]  # fmt: skip
+    assert {each.why for each in selection.left} == {"the small gates of linear attention"}
+
+
 def test_rows_behind_others_must_fill_blocks_of_fp8() -> None:
     config = small("meta-llama/Llama-3.1-8B", num_attention_heads=64, num_key_value_heads=1)
     left = {each.matrix.module: each.why for each in chosen(config, FORMS["fp8-block"]).left}
