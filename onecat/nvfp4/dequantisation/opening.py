@@ -18,6 +18,7 @@ from onecat.nvfp4.rewriting import SourceFiles, open_source
 NOT_WHOLE = frozenset({
     "truncated", "overlong", "bad-header", "lfs-pointer", "missing-shard", "no-weights", "headers-only",
     "incomplete-download", "incomplete-rewrite", "dead-link", "unreadable", "missing-file", "bad-json", "unknown-dtype",
+    "adapter", "diffusion-pipeline", "hub-cache", "gguf", "pickled-weights", "directory-of-models",
 })  # fmt: skip
 """Problems of `inspect` that say that there is nothing whole to read."""
 

@@ -120,6 +120,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_read(
     for arguments, words in (
         (["--against", "/nonexistent"], "/nonexistent"),
         (["--against", str(text)], "is not a directory"),
+        (["--against", str(converted("nvfp4").parent)], "is no model itself"),
         (["--window", "256"], "are for --perplexity"),
         (["--perplexity", str(text)], "is no text in UTF-8"),
         (["--perplexity", str(tmp_path / "none")], "none"),
