@@ -126,9 +126,10 @@ def size(made: Made) -> int:
 def _sizes(source: SourceFiles, shards: Sequence[Shard], selection: Selection) -> Sizes:
     before = sum(each.bytes for each in source.tensors.values())
     after = sum(size(made) for shard in shards for each in shard.steps for made in each.outputs)
-    largest = max((each.bytes for each in source.tensors.values()), default=0)
+    read = {each.tensor for group in selection.groups for each in group.members}
+    ahead = 2 * max((source.tensors[name].bytes for name in read), default=0)  # as much as the executor reads ahead
     group = max((each.bytes for each in selection.groups), default=0)
-    return Sizes(before, after, max(largest, group + group // 2) + BESIDE)
+    return Sizes(before, after, max(ahead, group) + group // 2 + BESIDE)
 
 
 def _hold_true(documents: Mapping[str, dict[str, Any]], selection: Selection) -> None:

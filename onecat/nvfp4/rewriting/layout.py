@@ -52,8 +52,8 @@ def bytes_read(step: Step, source: SourceFiles) -> int:
 
 
 def largest_tensor(work: Rewrite, source: SourceFiles) -> int:
-    """Bytes of the largest tensor that is read or made."""
-    steps = [step for shard in work.shards for step in shard.steps]
+    """Bytes of the largest tensor that a step reads or makes; one that is copied is never in memory as a whole."""
+    steps = [step for shard in work.shards for step in shard.steps if step.make is not None]
     read = {name for step in steps for name in step.reads}
     made = (size_of(each) for step in steps for each in step.outputs)
     return max(max((source.tensors[name].bytes for name in read), default=0), max(made, default=0))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from onecat.errors import OnecatError
-from onecat.nvfp4.rewriting import SourceFiles, open_source
+from onecat.nvfp4.rewriting import Made, Shard, SourceFiles, Step, open_source
+from onecat.nvfp4.rewriting.layout import largest_tensor
 from onecat.nvfp4.rewriting.memory import Memory
 from onecat.nvfp4.rewriting.reading import ReadAhead
 from tests.testbed.waiting import wait_until
-from tests.unit.nvfp4.rewriting.small_work import FILES, plan, write_source
+from tests.unit.nvfp4.rewriting.small_work import FILES, halved, plan, write_source
 
 
 @pytest.fixture
@@ -42,6 +44,16 @@ def test_what_a_step_leaves_is_given_up_and_the_next_finds_its_own(tmp_path: Pat
     ahead.end_step(steps[3])
     ahead.stop()
     assert memory.fits(2 * 512 + 32 * 2**20), "nothing is held any more"
+
+
+def test_a_tensor_that_is_copied_does_not_let_more_be_read_ahead(tmp_path: Path) -> None:
+    """An embedding is copied piece by piece: twice its size read ahead of small matrices would be held for nothing."""
+    work, source = plan(write_source(tmp_path / "source"), tmp_path / "target")
+    name = "layers.0.a"
+    copied = Step(name, (Made(name, "F32", (8, 16)),), (name,))
+    norm = Step("layers.0.norm", (Made("layers.0.norm", "F32", (16,)),), ("layers.0.norm",), halved("layers.0.norm"))
+    assert largest_tensor(work, source) == 8 * 16 * 4
+    assert largest_tensor(replace(work, shards=(Shard("model.safetensors", (copied, norm)),)), source) == 16 * 4
 
 
 def test_a_file_that_became_shorter_is_told_where_its_tensor_is_asked_for(tmp_path: Path) -> None:
