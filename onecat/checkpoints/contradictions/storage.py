@@ -11,6 +11,7 @@ from onecat.checkpoints.observation import FLOATS
 from onecat.checkpoints.quantization.flavours.fp8 import NEVER as ENGINE_LEAVES
 from onecat.checkpoints.quantization.matching import FUSED, names_of
 from onecat.checkpoints.records import Problem, Severity
+from onecat.checkpoints.sources import CONFIG
 
 LISTS_NO_MODULES = frozenset(
     {"awq", "gptq", "bitsandbytes", "auto-round", "quasar_nvfp4", "torchao", "packed", "gemma"}
@@ -64,6 +65,8 @@ def not_stored(at: Situation) -> Iterator[Problem]:
 
 def not_claimed(at: Situation) -> Iterator[Problem]:
     """Stored quantised, and not claimed to be. Mixed precision that says nothing of its modules is told elsewhere."""
+    if not at.source.documents.get(CONFIG):  # missing or empty, which is told by itself
+        return
     claim = at.checkpoint.quantization
     if claim is not None and (claim.container in NOT_COMPARED or claim.scheme == "unknown"):
         return
