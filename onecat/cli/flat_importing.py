@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from onecat.nvfp4.flat_files import FlatSource
 
 
-def import_into(flat: FlatSource, target: Target, *, dry_run: bool, as_json: bool) -> None:
+def import_into(flat: FlatSource, target: Target, *, dry_run: bool, as_json: bool, named: bool = True) -> None:
     """Write the plain checkpoint of a flat file, or only say what would be written.
+
+    named: whether a person named the target; where not, it is not looked at.
 
     Ends with exit code 1 when tensors of the model are missing.
     """
     from onecat.nvfp4.flat_files import plan_import
-    from onecat.nvfp4.rewriting import rewrite
+    from onecat.nvfp4.rewriting import check_target, rewrite
     from onecat.render import imports
     from onecat.render.rewriting import progress_line
 
@@ -32,6 +34,8 @@ def import_into(flat: FlatSource, target: Target, *, dry_run: bool, as_json: boo
             print("\n".join(imports.seen_lines(flat)))
         raise
     done = None
+    if dry_run and named:
+        check_target(plan.rewrite, plan.source)
     if not dry_run:
         plan.require_whole()
         console.end_like_ctrl_c()

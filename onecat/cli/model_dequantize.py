@@ -35,6 +35,7 @@ def add_to(group: typer.Typer) -> None:
     group.command(
         "dequantize",
         help="Turn an NVFP4 or FP8 checkpoint into plain FP16 or BF16, which loads anywhere.",
+        short_help="Turn an NVFP4 or FP8 checkpoint into a plain one.",
         epilog="A flat model.bin is read too, as import-bin does and with its output. SRC is never changed. The same "
         "command goes on after a break.",
     )(dequantize_model)
@@ -56,7 +57,7 @@ def dequantize_model(
     from onecat.nvfp4.codec import choose
     from onecat.nvfp4.dequantisation import Target, open_original, plan_dequantisation
     from onecat.nvfp4.flat_files import is_flat, open_flat
-    from onecat.nvfp4.rewriting import rewrite
+    from onecat.nvfp4.rewriting import check_target, rewrite
     from onecat.render import dequantisations
     from onecat.render.rewriting import progress_line
 
@@ -67,7 +68,9 @@ def dequantize_model(
     original = open_original(source)
     plan = plan_dequantisation(original, wanted, choose(jobs or None, 2 * original.checkpoint.parameters))
     done = None
-    if not dry_run:
+    if dry_run:
+        check_target(plan.rewrite, original.source)
+    else:
         console.end_like_ctrl_c()
         with ProgressLine() as line:
             done = rewrite(

@@ -17,6 +17,7 @@ def add_to(group: typer.Typer) -> None:
     group.command(
         "import-bin",
         help="Read a flat model.bin (4-bit codes, FP16 scales) into a plain checkpoint.",
+        short_help="Read a flat 4-bit model.bin into a plain one.",
         epilog="The file says nothing of its tensors: flat_layout.yaml beside it does, or config.json with what is "
         "assumed told. --dry-run --json prints the layout as such a file holds it. A length that does not add up is "
         "refused. The same command goes on after a break.",
@@ -61,4 +62,4 @@ def import_flat(
         replace,
     )
     flat = open_flat(source, layout, rest)
-    import_into(flat, wanted, dry_run=dry_run, as_json=as_json)
+    import_into(flat, wanted, dry_run=dry_run, as_json=as_json, named=target is not None)

@@ -21,7 +21,7 @@ from onecat.nvfp4.adapters.storage import StoredModule, stored_module
 from onecat.nvfp4.codec import Search, choose, weights_in
 from onecat.nvfp4.conversion.companions import companions
 from onecat.nvfp4.dequantisation import Original
-from onecat.nvfp4.rewriting import Rewritten, Say, Show, rewrite
+from onecat.nvfp4.rewriting import Rewritten, Say, Show, check_target, rewrite
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,6 @@ def repack(request: Request, show: Show = lambda progress: None, say: Say = lamb
     notes = (*_base_note(adapter.settings.base, request.base), *changes.notes)
     maker = Maker(adapter.source, choose(request.jobs, weights_in(request.base)), request.search, request.rounding)
     layout = lay_out(changes, original.source, _neighbours(changes, base), maker)
-    if request.dry_run:
-        return Repacked(request, layout.touched, layout.untouched, (), notes, dry_run=True)
-    for note in notes:
-        say(f"note: {note}")
     documents = {
         name: (request.base / name).read_text(encoding="utf-8")
         for name in (CONFIG, INDEX, *SIDE_FILES)
@@ -108,6 +104,11 @@ def repack(request: Request, show: Show = lambda progress: None, say: Say = lamb
         layout, original.source, adapter.source, request.target, documents, companions(request.base), settings,
         restart=request.restart, replace=request.replace,
     )  # fmt: skip
+    if request.dry_run:
+        check_target(work, original.source)
+        return Repacked(request, layout.touched, layout.untouched, (), notes, dry_run=True)
+    for note in notes:
+        say(f"note: {note}")
     return _result(request, layout, notes, rewrite(work, original.source, show, say))
 
 

@@ -17,8 +17,11 @@ from onecat.nvfp4.conversion.fp8_formats import CompressedTensorsFp8Block, Deeps
 from onecat.nvfp4.conversion.nvfp4_formats import CompressedTensorsNvfp4, ModeloptNvfp4
 from onecat.nvfp4.conversion.planning import Plan, plan, size
 from onecat.nvfp4.conversion.records import ConvertedModule, Outcome, Request
-from onecat.nvfp4.rewriting import Rewritten, Say, Show, open_source, rewrite
+from onecat.nvfp4.rewriting import Rewritten, Say, Show, check_target, open_source, rewrite
 from onecat.space import room
+
+REASONS = 10
+"""Modules of which a person is told why, where none can be converted."""
 
 _NAMINGS = {"nvfp4": ("compressed-tensors", "modelopt"), "fp8-block": ("compressed-tensors", "deepseek")}
 
@@ -46,11 +49,13 @@ def convert(request: Request, show: Show = lambda progress: None, say: Say = lam
             f"no matrix of {request.source} is left to be converted to {request.scheme}",
             expected="linear layers of a language model",
             where=str(request.source.absolute()),
-            next_steps=["see why: the same command with --dry-run --json, at `left_alone`"],
+            details=[f"{each.matrix.module}: {each.why}" for each in planned.selection.left[:REASONS]],
+            next_steps=["take --include or --ignore away" if request.include or request.ignore else "use it as it is"],
             code=ExitCode.NO,
         )
     notes = tuple(_notes(seen.architecture.estimated))
     if request.dry_run:
+        check_target(planned.work, source)
         free = room(request.target).bytes
         return Outcome(
             request, planned.selection, planned.sizes, planned.quantisation, notes, free=free,

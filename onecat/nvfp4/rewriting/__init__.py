@@ -9,7 +9,7 @@ run that is at it, with its process id), and of weight file N `N.unfinished` (it
 when it is whole) and `N.jsonl` (a line for each step: what it measured, and the CRC-32 of all bytes up to its end).
 """
 
-from onecat.nvfp4.rewriting.execution import Rewritten, rewrite
+from onecat.nvfp4.rewriting.execution import Rewritten, check_target, rewrite
 from onecat.nvfp4.rewriting.progress import Progress, Say, Show
 from onecat.nvfp4.rewriting.records import Contents, Made, Rewrite, Shard, Step, StepReport
 from onecat.nvfp4.rewriting.source import SourceFiles, SourceTensor, open_source
@@ -27,6 +27,7 @@ __all__ = [
     "SourceTensor",
     "Step",
     "StepReport",
+    "check_target",
     "open_source",
     "rewrite",
 ]

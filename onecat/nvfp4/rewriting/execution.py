@@ -82,6 +82,19 @@ def rewrite(
         raise told(error, work.target, kept=has_state(work.target)) from error
 
 
+def check_target(work: Rewrite, source: SourceFiles) -> None:
+    """What a dry run looks at: whether the target can be one. Nothing is changed, and room is not looked at.
+
+    Raises OnecatError for a target that cannot be one or holds something else, as `rewrite` does.
+    """
+    check_places(work, (each.file for each in source.tensors.values()))
+    try:
+        if not state_directory(work.target).exists():
+            refuse_others(work)
+    except OSError as error:
+        raise told(error, work.target, kept=False) from error
+
+
 class _Run:
     """One run; all but the beginning of it holds the target's lock."""
 

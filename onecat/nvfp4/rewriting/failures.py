@@ -12,10 +12,7 @@ _AGAIN = "then type the same command again: it goes on from here"
 
 def how_to_go_on(target: Path) -> str:
     """What is left of a run that was broken off, for a line of its own."""
-    return (
-        f"what is made so far is kept in {target}; the same command goes on from there, and removing that directory "
-        "gives the room back"
-    )
+    return f"what is made is kept in {target}: the same command goes on, or remove it"
 
 
 def told(error: OSError, target: Path, *, kept: bool) -> OnecatError:
@@ -51,8 +48,11 @@ def refused_contents(module: str, error: ValueError, source: Path, target: Path)
     return OnecatError(
         f"{module}: {error}",
         where=str(source),
-        details=[how_to_go_on(target)],
-        next_steps=["leave this module as it is (see --help), or take another checkpoint"],
+        details=[f"what is made is kept in {target}: remove it to have the room back"],
+        next_steps=[
+            "take another checkpoint; the same command would end in the same way",
+            "or leave this weight as it is, where the command has --ignore; add --restart then",
+        ],
         code=ExitCode.NO,
     )
 

@@ -189,6 +189,9 @@ def test_a_weight_that_is_no_number_is_named_with_how_many(plain: Path, tmp_path
         convert(Request(plain, tmp_path / "made", jobs=1))
     assert "model.layers.1.mlp.up_proj.weight: 2 of 6144 weights are NaN or infinite" in refused.value.found
     assert not (tmp_path / "made" / "config.json").exists()
+    assert "add --restart" in refused.value.next_steps[1]
+    left = convert(Request(plain, tmp_path / "made", jobs=1, ignore=("*.1.mlp.up_proj",), restart=True))
+    assert len(left.modules) == 12, "what the step names can be done; gate_proj stays with up_proj"
 
 
 def test_weights_of_all_plain_types_are_converted(plain: Path, tmp_path: Path) -> None:
@@ -255,6 +258,9 @@ def test_patterns_choose_modules(plain: Path, tmp_path: Path) -> None:
     assert nothing.found == "--ignore q_proj covers no matrix of this checkpoint"
     assert nothing.next_steps[0] == "--ignore '*.q_proj'"
     assert "no regular expression" in refused(plain, tmp_path / "made", include=("re:(",)).found
+    none = refused(plain, tmp_path / "made", ignore=("model",), dry_run=True)
+    assert "model.layers.0.self_attn.q_proj: named by --ignore" in none.details
+    assert none.next_steps == ("take --include or --ignore away",)
 
 
 def test_an_unknown_architecture_is_converted_by_names_and_says_so(plain: Path, tmp_path: Path) -> None:
@@ -264,3 +270,10 @@ def test_an_unknown_architecture_is_converted_by_names_and_says_so(plain: Path, 
     assert len(outcome.modules) == 14
     assert "NobodyKnowsForCausalLM" in outcome.notes[0] and "names of tensors" in outcome.notes[0]
     assert inspect(tmp_path / "made").quantization is not None
+
+
+def test_weights_whose_configuration_is_missing_are_not_told_to_contradict_it(plain: Path, tmp_path: Path) -> None:
+    convert(Request(plain, tmp_path / "made", jobs=1))
+    (tmp_path / "made" / "config.json").unlink()
+    told = {each.code for each in inspect(tmp_path / "made").problems}
+    assert "missing-file" in told and "stored-not-claimed" not in told

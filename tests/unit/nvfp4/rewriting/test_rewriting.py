@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from onecat.errors import ExitCode, OnecatError
-from onecat.nvfp4.rewriting import Contents, Made, Progress, Rewrite, Shard, SourceFiles, Step, rewrite
+from onecat.nvfp4.rewriting import Contents, Made, Progress, Rewrite, Shard, SourceFiles, Step, check_target, rewrite
 from onecat.nvfp4.rewriting.state import state_directory
 from onecat.space import Room
 from tests.unit.nvfp4.rewriting.small_work import FILES, everything, halved, plan, write_source
@@ -266,3 +266,16 @@ def test_a_source_that_changes_while_it_is_read_makes_no_checkpoint(source: Path
     with pytest.raises(OnecatError, match="changed while it was read"):
         rewrite(work, read)
     assert not (work.target / "config.json").exists()
+
+
+def test_a_dry_run_finds_what_a_run_would_refuse_and_makes_nothing(source: Path, tmp_path: Path) -> None:
+    work, read = plan(source, tmp_path / "new/target")
+    check_target(work, read)
+    assert not (tmp_path / "new").exists()
+    rewrite(work, read)
+    for target in (work.target, source, source / "inside"):
+        would = replace(work, target=target)
+        is_told = refused(would, read)
+        with pytest.raises(OnecatError) as raised:
+            check_target(would, read)
+        assert (raised.value.found, raised.value.code) == (is_told.found, is_told.code)
