@@ -77,17 +77,18 @@ def lines(outcome: Outcome) -> list[str]:
         return [
             *_left(outcome.selection.left),
             *_wrapped(outcome.notes),
-            f"would convert {chosen}: {told}",
+            f"would convert {chosen}",
+            told,
             f"room where it goes: {size(outcome.free)}; memory that it takes: up to {size(sizes.peak)}",
             "nothing was written",
         ]
-    target = shlex.quote(str(request.target))
+    made, original = shlex.quote(str(request.target)), shlex.quote(str(request.source))
     return [
         *_worst(outcome.modules),
         *_left(outcome.selection.left),
         f"converted {chosen}",
         f"{told}; {duration(outcome.seconds)}",
-        f"check it: onecat model verify {target}",
+        f"check it: onecat model verify {made} --against {original}",
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from onecat.checkpoints.numbering import counted, first_of
@@ -54,4 +55,4 @@ def lines(plan: Dequantisation, done: Rewritten | None) -> list[str]:
     if done.seconds > 0 and (fresh := done.bytes_read - done.bytes_reused) > 0:
         speed = f", {size(fresh / done.seconds)}/s read"
     text.append(f"{harmless(str(plan.rewrite.target))} is complete: {grown}; {duration(done.seconds)}{speed}")
-    return [*text, f"next: onecat plan --model {harmless(str(plan.rewrite.target))}"]
+    return [*text, f"next: onecat plan --model {shlex.quote(harmless(str(plan.rewrite.target)))}"]

@@ -57,6 +57,6 @@ def _nothing(pattern: str, names: Sequence[str], option: str) -> OnecatError:
     ]
     return OnecatError(
         f"{option} {pattern} covers no matrix of this checkpoint",
-        expected="a module's full name, a glob for the whole name, or re: and an expression from its start",
+        expected="a module's full name, a glob for all of it, or re: and an expression",
         next_steps=[*(steps if inside else []), "see the names: onecat model convert SRC DST --dry-run --json"],
     )

@@ -29,7 +29,7 @@ def test_the_ten_worst_modules_are_shown_in_80_columns_largest_error_first(outco
     assert len(errors) == 10 and errors == sorted(errors, reverse=True)
     assert errors[0] == pytest.approx(100 * max(each.relative_error for each in outcome.modules), abs=0.01)
     assert "left alone: lm_head: the output head" in text
-    assert text[-1] == f"check it: onecat model verify {outcome.request.target}"
+    assert text[-1] == f"check it: onecat model verify {outcome.request.target} --against {outcome.request.source}"
 
 
 def test_the_document_holds_every_module_and_why_others_stay(outcome: Outcome) -> None:
@@ -52,6 +52,7 @@ def test_a_dry_run_tells_what_would_be_done_and_does_nothing(outcome: Outcome, t
     dry = convert(Request(source, target, jobs=1, dry_run=True))
     assert not target.exists()
     assert lines(dry)[-1] == "nothing was written"
+    assert all(width(line) <= 80 for line in lines(dry))
     told = document(dry)
     assert told["dry_run"] and told["free_bytes"] > 0 and told["peak_memory_bytes"] > 300_000_000
     assert [each["name"] for each in told["modules"]] == [each.name for each in outcome.modules]
