@@ -15,9 +15,9 @@ from onecat.nvfp4.conversion.companions import companions
 from onecat.nvfp4.conversion.formats import Format
 from onecat.nvfp4.conversion.fp8_formats import CompressedTensorsFp8Block, DeepseekFp8Block
 from onecat.nvfp4.conversion.nvfp4_formats import CompressedTensorsNvfp4, ModeloptNvfp4
-from onecat.nvfp4.conversion.planning import Plan, plan, size
+from onecat.nvfp4.conversion.planning import Plan, plan
 from onecat.nvfp4.conversion.records import ConvertedModule, Outcome, Request
-from onecat.nvfp4.rewriting import Rewritten, Say, Show, check_target, open_source, rewrite
+from onecat.nvfp4.rewriting import Rewritten, Say, Show, check_target, open_source, rewrite, size_of
 from onecat.space import room
 
 REASONS = 10
@@ -102,7 +102,7 @@ def _modules(planned: Plan, form: Format, done: Rewritten) -> Iterator[Converted
         measured.update(report.measured)
     for group in planned.selection.groups:
         for each in group.members:
-            after = sum(size(made) for made in form.made(each))
+            after = sum(size_of(made) for made in form.made(each))
             yield ConvertedModule(each.module, each.shape, each.bytes, after, _deviation(measured, each.module))
 
 

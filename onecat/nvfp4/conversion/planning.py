@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,14 +12,13 @@ from typing import Any
 
 from onecat import __version__
 from onecat.checkpoints import Checkpoint, read_quantization
-from onecat.checkpoints.safetensors_header import BITS
 from onecat.checkpoints.sources import CONFIG, INDEX
 from onecat.nvfp4.conversion.formats import Format, step
 from onecat.nvfp4.conversion.ignoring import expressions, full_names, globs, unlisted
 from onecat.nvfp4.conversion.matrices import matrices
 from onecat.nvfp4.conversion.records import Group, Matrix, Request, Selection, Sizes
 from onecat.nvfp4.conversion.selection import select
-from onecat.nvfp4.rewriting import Made, Rewrite, Shard, SourceFiles, Step
+from onecat.nvfp4.rewriting import Made, Rewrite, Shard, SourceFiles, Step, size_of
 
 _EXPERT = re.compile(r"\.experts\.[0-9]+\.")
 
@@ -114,18 +112,13 @@ def _names(filled: Sequence[str], count: int) -> Sequence[str]:
 
 def _index(shards: Sequence[Shard]) -> dict[str, Any]:
     placed = {made.name: shard.file for shard in shards for each in shard.steps for made in each.outputs}
-    total = sum(size(made) for shard in shards for each in shard.steps for made in each.outputs)
+    total = sum(size_of(made) for shard in shards for each in shard.steps for made in each.outputs)
     return {"metadata": {"total_size": total}, "weight_map": dict(sorted(placed.items()))}
-
-
-def size(made: Made) -> int:
-    """Bytes of a tensor."""
-    return math.prod(made.shape) * BITS[made.dtype] // 8
 
 
 def _sizes(source: SourceFiles, shards: Sequence[Shard], selection: Selection) -> Sizes:
     before = sum(each.bytes for each in source.tensors.values())
-    after = sum(size(made) for shard in shards for each in shard.steps for made in each.outputs)
+    after = sum(size_of(made) for shard in shards for each in shard.steps for made in each.outputs)
     read = {each.tensor for group in selection.groups for each in group.members}
     ahead = 2 * max((source.tensors[name].bytes for name in read), default=0)  # as much as the executor reads ahead
     group = max((each.bytes for each in selection.groups), default=0)

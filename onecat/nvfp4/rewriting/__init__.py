@@ -10,6 +10,7 @@ when it is whole) and `N.jsonl` (a line for each step: what it measured, and the
 """
 
 from onecat.nvfp4.rewriting.execution import Rewritten, check_target, rewrite
+from onecat.nvfp4.rewriting.layout import size_of
 from onecat.nvfp4.rewriting.progress import Progress, Say, Show
 from onecat.nvfp4.rewriting.records import Contents, Made, Rewrite, Shard, Step, StepReport
 from onecat.nvfp4.rewriting.source import SourceFiles, SourceTensor, open_source
@@ -30,4 +31,5 @@ __all__ = [
     "check_target",
     "open_source",
     "rewrite",
+    "size_of",
 ]
