@@ -22,6 +22,13 @@ def check_writable(directory: Path) -> None:
         where = there
     except PermissionError as error:
         allowed, where = False, Path(error.filename or directory)
+    if not allowed and _is_read_only(where):
+        raise OnecatError(
+            f"{where} lies on a file system that can only be read",
+            expected="a directory that can be written",
+            where=str(directory),
+            next_steps=["name another directory, or mount it for writing"],
+        )
     if not allowed:
         raise OnecatError(
             f"you may not write to {where}",
@@ -29,6 +36,13 @@ def check_writable(directory: Path) -> None:
             where=str(directory),
             next_steps=["name another directory, or check its owner and mode: ls -ld"],
         )
+
+
+def _is_read_only(place: Path) -> bool:
+    try:
+        return bool(os.statvfs(place).f_flag & os.ST_RDONLY)
+    except PermissionError:  # below a directory that may not be entered
+        return False
 
 
 def make_own_directory(folder: Path) -> Path:

@@ -255,6 +255,11 @@ def test_a_target_that_may_not_be_written_is_told(
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode, **how: False)
     assert "you may not write" in refused(*plan(source, tmp_path / "target")).found
+    system = os.statvfs(tmp_path)
+    fields = [getattr(system, name) for name in ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail")]
+    read_only = os.statvfs_result((*fields, 0, 0, 0, os.ST_RDONLY, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: read_only)
+    assert "file system that can only be read" in refused(*plan(source, tmp_path / "target")).found
 
 
 def test_a_source_that_changes_while_it_is_read_makes_no_checkpoint(source: Path, tmp_path: Path) -> None:
