@@ -21,10 +21,13 @@ fi
 if [ -d /var/cache/onecat ] && [ ! -w /var/cache/onecat ]; then
     export TRITON_CACHE_DIR=/tmp/cache/triton TORCHINDUCTOR_CACHE_DIR=/tmp/cache/inductor VLLM_CACHE_ROOT=/tmp/cache/vllm
 fi
+server=
+stopped=
+trap 'stopped=yes; [ -z "$server" ] || kill -TERM "$server" 2>/dev/null' TERM INT
 vllm serve "$@" &
 server=$!
-stopped=
-trap 'stopped=yes; kill -TERM "$server" 2>/dev/null' TERM INT
+# A stop may have come while there was no process yet to pass it on to.
+[ -z "$stopped" ] || kill -TERM "$server" 2>/dev/null
 
 # A trapped signal ends `wait` early; the server's own status comes with a later one.
 wait "$server"

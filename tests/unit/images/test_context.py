@@ -260,3 +260,10 @@ def test_a_stop_reaches_the_server_and_is_waited_for(tmp_path: Path) -> None:
     process.terminate()
     assert process.stdout.read() == "drained\n"
     assert process.wait(10) == 0
+
+
+def test_a_stop_as_soon_as_the_server_runs_reaches_it(tmp_path: Path) -> None:
+    path = entrypoint(tmp_path, 'trap "echo drained; exit 0" TERM; kill -TERM $PPID; while :; do sleep 0.05; done')
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(["sh", str(path)], env=environment, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (0, "drained\n")
