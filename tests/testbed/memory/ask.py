@@ -28,10 +28,14 @@ def main() -> None:
 
 def of_model(request: dict[str, Any]) -> dict[str, Any]:
     """What the engine core does at its start, up to the division of the KV cache."""
+    from vllm import _custom_ops
     from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
     from vllm.engine.arg_utils import EngineArgs
     from vllm.v1.executor.abstract import Executor
 
+    # Where the processor has instructions for it, oneDNN packs a copy of each matrix and its parameter becomes empty:
+    # the bytes are the same, but nothing could count them.
+    _custom_ops._supports_onednn = False
     os.environ.update(request["environment"])
     configuration = EngineArgs(model=request["path"], **request["arguments"]).create_engine_config()
     executor = Executor.get_class(configuration)(configuration)
