@@ -330,7 +330,7 @@ def in_groups_of_32(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (in_groups_of_32, "claims mxfp4, stored is nvfp4"),
+        (in_groups_of_32, "claims groups of 32, stored is 16"),
         (without("weight_scale"), f"no weight_scale for {DAMAGED}"),
         (without("weight_global_scale"), f"no weight_global_scale for {DAMAGED}"),
     ],
