@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from onecat.checkpoints.integrity import Fault
-from onecat.nvfp4.codec import Deviation
+from onecat.nvfp4.codec import Deviation, total
 from onecat.nvfp4.comparison.limits import limits_of
 from onecat.nvfp4.conversion.records import relative_error, sqnr
 
@@ -66,12 +66,7 @@ class Comparison:
         """All modules taken as one; None without any."""
         if not self.modules:
             return None
-        return Deviation(
-            sum(each.deviation.squared_error for each in self.modules),
-            sum(each.deviation.squared_signal for each in self.modules),
-            max(each.deviation.largest for each in self.modules),
-            sum(each.deviation.elements for each in self.modules),
-        )
+        return total(each.deviation for each in self.modules)
 
     def worst(self) -> Iterator[ComparedModule]:
         """The modules, those with the largest errors first."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy
 
 from onecat.checkpoints.architectures.records import Part, WeightKind
-from onecat.nvfp4.codec import Deviation, Search
+from onecat.nvfp4.codec import Deviation, Search, total
 from onecat.nvfp4.tensor_types import Array
 
 Scheme = Literal["nvfp4", "fp8-block"]
@@ -189,12 +189,6 @@ class Outcome:
         """All modules taken as one; None in a dry run."""
         if not self.modules:
             return None
-        parts = [each.deviation for each in self.modules]
-        together = Deviation(
-            sum(each.squared_error for each in parts),
-            sum(each.squared_signal for each in parts),
-            max(each.largest for each in parts),
-            sum(each.elements for each in parts),
-        )
+        together = total(each.deviation for each in self.modules)
         before, after = (sum(getattr(each, name) for each in self.modules) for name in ("bytes_before", "bytes_after"))
         return ConvertedModule("all modules", (), before, after, together)
