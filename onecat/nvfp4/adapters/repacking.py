@@ -19,7 +19,7 @@ from onecat.nvfp4.adapters.planning import Layout, Touched, lay_out, rewrite_of
 from onecat.nvfp4.adapters.shapes import JOINED_MODELS
 from onecat.nvfp4.adapters.storage import StoredModule, stored_module
 from onecat.nvfp4.codec import Search, choose, weights_in
-from onecat.nvfp4.conversion.companions import companions
+from onecat.nvfp4.companions import companions
 from onecat.nvfp4.dequantisation import Original
 from onecat.nvfp4.rewriting import Rewritten, Say, Show, check_target, rewrite
 

@@ -10,8 +10,8 @@ from onecat.checkpoints.safetensors_header import HeaderError
 from onecat.checkpoints.sources import CONFIG
 from onecat.errors import ExitCode, OnecatError
 from onecat.nvfp4.codec import Codec, Deviation, choose, weights_in
+from onecat.nvfp4.companions import companions
 from onecat.nvfp4.conversion.admission import admitted
-from onecat.nvfp4.conversion.companions import companions
 from onecat.nvfp4.conversion.formats import Format
 from onecat.nvfp4.conversion.fp8_formats import CompressedTensorsFp8Block, DeepseekFp8Block
 from onecat.nvfp4.conversion.nvfp4_formats import CompressedTensorsNvfp4, ModeloptNvfp4

@@ -12,7 +12,7 @@ from onecat.checkpoints.consolidated import consolidated
 from onecat.checkpoints.directory import loaded_files
 from onecat.checkpoints.json_text import parse_json
 from onecat.errors import OnecatError
-from onecat.nvfp4.conversion.companions import companions
+from onecat.nvfp4.companions import companions
 from onecat.nvfp4.rewriting import SourceFiles, open_source
 
 NOT_WHOLE = frozenset({

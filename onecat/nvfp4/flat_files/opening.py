@@ -11,7 +11,7 @@ from onecat.checkpoints import Architecture, inspect
 from onecat.checkpoints.architectures.records import Weight
 from onecat.checkpoints.json_text import NotJson, parse_json
 from onecat.errors import OnecatError
-from onecat.nvfp4.conversion.companions import companions
+from onecat.nvfp4.companions import companions
 from onecat.nvfp4.dequantisation import Original, open_original
 from onecat.nvfp4.flat_files.layouts import NAMES, FlatTensor, Layout, read_layout
 from onecat.nvfp4.flat_files.lengths import MAGIC, Seen, look
