@@ -12,7 +12,7 @@ from onecat.nvfp4.codec import Codec
 from onecat.nvfp4.conversion.matrices import matrices
 from onecat.nvfp4.conversion.records import Matrix
 from onecat.nvfp4.dequantisation import Original, quantised_weights
-from onecat.nvfp4.dequantisation.modules import ACTIVATIONS, gather
+from onecat.nvfp4.dequantisation.modules import ACTIVATIONS
 from onecat.nvfp4.dequantisation.weights import QuantisedWeight
 from onecat.nvfp4.rewriting import SourceFiles
 from onecat.nvfp4.tensor_types import Array
@@ -133,7 +133,7 @@ def read_weights(original: Original) -> Weights:
     """Look at what is stored; no weight is read. Raises OnecatError for a scheme that is not read here."""
     source = original.source
     weights = quantised_weights(original)
-    modules, _ = gather(source)
+    modules, _ = original.gathered
     found: dict[str, Stored] = {}
     homes = {modules[stem].names[modules[stem].data or ""]: stem for stem in weights}
     belong = {name for stem in weights for name in modules[stem].names.values()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from onecat.checkpoints.directory import loaded_files
 from onecat.checkpoints.json_text import parse_json
 from onecat.errors import OnecatError
 from onecat.nvfp4.companions import companions
+from onecat.nvfp4.dequantisation.modules import Module, gather
 from onecat.nvfp4.rewriting import SourceFiles, open_source
 
 NOT_WHOLE = frozenset({
@@ -38,6 +40,11 @@ class Original:
     source: SourceFiles
     config: Mapping[str, Any]
     beside: tuple[str, ...]
+
+    @cached_property
+    def gathered(self) -> tuple[dict[str, Module], list[str]]:
+        """See `gather`, of all its tensors."""
+        return gather(self.source)
 
 
 def open_original(directory: Path) -> Original:

@@ -10,7 +10,7 @@ from onecat.checkpoints.numbering import counted
 from onecat.errors import ExitCode, OnecatError
 from onecat.nvfp4.codec import Codec
 from onecat.nvfp4.dequantisation import fp8_weights, nvfp4_weights
-from onecat.nvfp4.dequantisation.modules import ACTIVATIONS, Module, gather
+from onecat.nvfp4.dequantisation.modules import ACTIVATIONS, Module
 from onecat.nvfp4.dequantisation.opening import Original
 from onecat.nvfp4.dequantisation.plain_tensors import Types, holds_codes, keep
 from onecat.nvfp4.dequantisation.targets import (
@@ -51,7 +51,7 @@ def plan_dequantisation(original: Original, target: Target, codec: Codec) -> Deq
     is quantised.
     """
     source = original.source
-    modules, _ = gather(source)
+    modules, _ = original.gathered
     weights = quantised_weights(original)
     if not weights:
         raise _nothing_to_do(original, len(modules))
@@ -88,7 +88,7 @@ def quantised_weights(original: Original) -> dict[str, QuantisedWeight]:
 
     Raises OnecatError when a module is stored in a way that is not read here; all of them are counted.
     """
-    modules, alone = gather(original.source)
+    modules, alone = original.gathered
     found = {stem: _recognise(module, original) for stem, module in modules.items()}
     _refuse(original, found, alone)
     return {stem: each for stem, each in found.items() if each is not None and not isinstance(each, Unreadable)}

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from onecat.checkpoints.numbering import counted
 from onecat.errors import ExitCode, OnecatError
-from onecat.nvfp4.dequantisation.modules import gather
 from onecat.nvfp4.dequantisation.plain_tensors import Types, holds_codes, keep
 from onecat.nvfp4.dequantisation.targets import (
     PLAIN_DTYPES,
@@ -138,7 +137,7 @@ def _rest(flat: FlatSource, held: set[str]) -> dict[str, SourceTensor]:
     """Plain tensors that the flat file does not hold. Raises OnecatError when some of them are quantised."""
     if flat.rest is None:
         return {}
-    modules, _ = gather(flat.rest.source)
+    modules, _ = flat.rest.gathered
     codes = [name for name, tensor in flat.rest.source.tensors.items() if holds_codes(tensor.dtype)]
     codes += [module.names[part] for module in modules.values() for part in module.scales]
     if codes:
