@@ -81,4 +81,18 @@ struct PanelMatmul {
   int block_columns;
 };
 
+// Parameters of the kernels dequantize_{nvfp4,fp8}_panels_*: rows `first` (a multiple of 32) to `last` as fp16 [last -
+// first, k]. NVFP4: code * block scale * 2^-14, exact. FP8: code * 2^-8 * block scale * row_scale, rounded.
+struct PanelDequantize {
+  const void* codes;
+  const void* scales;
+  const float* row_scale;        // [n], FP8 only
+  void* out;
+  int first;
+  int last;
+  int k;
+  int block_rows;
+  int block_columns;
+};
+
 }  // namespace vllm_volta
