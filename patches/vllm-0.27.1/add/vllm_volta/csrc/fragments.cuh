@@ -93,6 +93,11 @@ struct Nvfp4 {
   static constexpr int AHEAD = 2;   // panels that are loaded before they are needed
   static constexpr bool BLOCKS_IN_SUMS = false;
 
+  // The scales are in the weights that are decoded.
+  struct BlockScale {
+    __device__ BlockScale(const PanelMatmul&, int, int) {}
+  };
+
   uint4 codes[PIECES];
   unsigned int scales;
 
@@ -132,6 +137,35 @@ struct Fp8 {
   static constexpr int PIECES = 4;
   static constexpr int AHEAD = 1;
   static constexpr bool BLOCKS_IN_SUMS = true;
+
+  // The scales of one panel after the other of a group of rows.
+  struct BlockScale {
+    const float* scale;
+    int block_panels;
+    int panel_in_block;
+
+    __device__ BlockScale(const PanelMatmul& work, int group, int first_panel)
+        : scale(static_cast<const float*>(work.scales)), block_panels(0), panel_in_block(0) {
+      if (scale != nullptr) {
+        block_panels = work.block_columns / PANEL_COLUMNS;
+        panel_in_block = first_panel % block_panels;
+        const int columns = (work.k + work.block_columns - 1) / work.block_columns;
+        scale += static_cast<long long>(group * PANEL_ROWS / work.block_rows) * columns + first_panel / block_panels;
+      }
+    }
+
+    __device__ float next() {
+      if (scale == nullptr) {
+        return 1;
+      }
+      const float value = *scale;
+      if (++panel_in_block == block_panels) {
+        panel_in_block = 0;
+        ++scale;
+      }
+      return value;
+    }
+  };
 
   uint4 codes[PIECES];
 

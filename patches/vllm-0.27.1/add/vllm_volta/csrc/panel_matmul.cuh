@@ -12,13 +12,14 @@ namespace vllm_volta {
 constexpr int BLOCK_THREADS = 32 * PANEL_WARPS;
 constexpr int BLOCK_ROWS = PANEL_ROWS * PANEL_WARPS;
 
-// The part of the work that one thread block does, and who else works at the same rows.
+// The part of the work that one thread block does, and who else works at the same rows. The launcher sees to it that
+// there are at least as many units as blocks, and that units * blocks fits 32 bits.
 struct Shares {
-  long long units;
-  long long blocks;
+  unsigned int units;
+  unsigned int blocks;
 
-  __device__ long long begin(long long block) const { return block * units / blocks; }
-  __device__ int block_of(long long unit) const { return static_cast<int>(((unit + 1) * blocks - 1) / units); }
+  __device__ int begin(unsigned int block) const { return static_cast<int>(block * units / blocks); }
+  __device__ int block_of(unsigned int unit) const { return static_cast<int>(((unit + 1) * blocks - 1) / units); }
 };
 
 __device__ __forceinline__ int ceil_of(int value, int unit) { return (value + unit - 1) / unit; }
@@ -49,20 +50,60 @@ __device__ __forceinline__ void write_result(const PanelMatmul& work, int token,
   static_cast<__half*>(work.out)[token * work.out_stride + row] = __float2half_rn(value);
 }
 
+// Where a thread block keeps its sums of rows that others work at too: it has at most two such blocks of rows, and of
+// one of them it has the first panel.
+__device__ __forceinline__ float* partial_of(const PanelMatmul& work, int block, bool has_first_panel, int columns) {
+  return work.partial + (2ll * block + (has_first_panel ? 1 : 0)) * columns * BLOCK_ROWS;
+}
+
 // Adds up what the thread blocks `first` to `last` have of one block of rows, in this order, and writes the result.
-__device__ __forceinline__ void write_sums(const PanelMatmul& work, const Shares& shares, int row_block, int panels,
-                                           int first, int last, int columns) {
+__device__ __forceinline__ void write_sums(const PanelMatmul& work, int row_block, int first, int last, int columns) {
   for (int i = threadIdx.x; i < work.m * BLOCK_ROWS; i += BLOCK_THREADS) {
     const int token = i / BLOCK_ROWS;
-    const int row = i % BLOCK_ROWS;
-    if (row_block * BLOCK_ROWS + row < work.n) {
+    const int row = row_block * BLOCK_ROWS + i % BLOCK_ROWS;
+    if (row < work.n) {
       float sum = 0;
       for (int block = first; block <= last; ++block) {
-        const bool starts = shares.begin(block) <= static_cast<long long>(row_block) * panels;
-        const long long slot = 2ll * block + (starts ? 1 : 0);
-        sum += load_shared_result(work.partial + (slot * columns + token) * BLOCK_ROWS + row);
+        sum += load_shared_result(partial_of(work, block, block == first, columns) + i);
       }
-      write_result(work, token, row_block * BLOCK_ROWS + row, sum);
+      write_result(work, token, row, sum);
+    }
+  }
+}
+
+// Adds the products of one panel and the staged activations to a lane's sums.
+template <class Layout, class Format, int TILES>
+__device__ __forceinline__ void multiply_panel(const Format& held, const uint4* panel_staged,
+                                               const int (&token_pieces)[TILES], int lane,
+                                               typename Format::BlockScale& block_scale, float (&sums)[TILES][8]) {
+  float parts[Format::BLOCKS_IN_SUMS ? TILES : 1][8] = {};
+#pragma unroll
+  for (int two_steps = 0; two_steps < 2; ++two_steps) {
+    unsigned int weights[2][8];
+    held.template decode<Layout>(two_steps, weights);
+    const uint4* mine = panel_staged + Layout::staged_column(lane, two_steps) / 8;
+#pragma unroll
+    for (int tile = 0; tile < TILES; ++tile) {
+      uint4 activations[Layout::STAGED_PIECES];
+#pragma unroll
+      for (int piece = 0; piece < Layout::STAGED_PIECES; ++piece) {
+        activations[piece] = mine[token_pieces[tile] + piece];
+      }
+      if constexpr (Format::BLOCKS_IN_SUMS) {
+        Layout::multiply(parts[tile], weights, activations);
+      } else {
+        Layout::multiply(sums[tile], weights, activations);
+      }
+    }
+  }
+  if constexpr (Format::BLOCKS_IN_SUMS) {
+    const float scale = block_scale.next();
+#pragma unroll
+    for (int tile = 0; tile < TILES; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        sums[tile][i] += scale * parts[tile][i];
+      }
     }
   }
 }
@@ -76,8 +117,8 @@ __device__ __forceinline__ void panel_matmul(const PanelMatmul& work) {
   const int warp = threadIdx.x / 32;
   const int panels = ceil_of(work.k, PANEL_COLUMNS);
   const int groups = ceil_of(work.n, PANEL_ROWS);
-  const Shares shares{static_cast<long long>(ceil_of(groups, PANEL_WARPS)) * panels, gridDim.x};
-  const long long end = shares.begin(blockIdx.x + 1ll);
+  const Shares shares{static_cast<unsigned int>(ceil_of(groups, PANEL_WARPS)) * panels, gridDim.x};
+  const int end = shares.begin(blockIdx.x + 1);
   const int chunk_panels = work.chunk / PANEL_COLUMNS;
   const int row_pieces = work.chunk / 8 + STAGED_PADDING_BYTES / 16;
 
@@ -89,10 +130,10 @@ __device__ __forceinline__ void panel_matmul(const PanelMatmul& work) {
   }
 
   int staged_chunk = -1;
-  for (long long unit = shares.begin(blockIdx.x); unit < end;) {
-    const int row_block = static_cast<int>(unit / panels);
-    const int first = static_cast<int>(unit - static_cast<long long>(row_block) * panels);
-    const int last = static_cast<int>(min(static_cast<long long>(panels), first + (end - unit)));
+  for (int unit = shares.begin(blockIdx.x); unit < end;) {
+    const int row_block = unit / panels;
+    const int first = unit - row_block * panels;
+    const int last = min(panels, first + end - unit);
     unit += last - first;
     // A warp past the last group does the last one once more: its sums are not stored.
     const bool has_rows = row_block * PANEL_WARPS + warp < groups;
@@ -100,6 +141,7 @@ __device__ __forceinline__ void panel_matmul(const PanelMatmul& work) {
     const long long group_panels = static_cast<long long>(group) * panels;
 
     float sums[TILES][8] = {};
+    typename Format::BlockScale block_scale(work, group, first);
     Format held[Format::AHEAD + 1];
 #pragma unroll
     for (int ahead = 0; ahead < Format::AHEAD; ++ahead) {
@@ -107,10 +149,7 @@ __device__ __forceinline__ void panel_matmul(const PanelMatmul& work) {
         held[ahead].load(work.codes, work.scales, group_panels + first + ahead, lane);
       }
     }
-    for (int panel = first; panel < last; ++panel) {
-      if (panel + Format::AHEAD < last) {
-        held[Format::AHEAD].load(work.codes, work.scales, group_panels + panel + Format::AHEAD, lane);
-      }
+    for (int panel = first; panel < last;) {
       const int chunk = panel / chunk_panels;
       if (chunk != staged_chunk) {
         __syncthreads();
@@ -118,51 +157,25 @@ __device__ __forceinline__ void panel_matmul(const PanelMatmul& work) {
         __syncthreads();
         staged_chunk = chunk;
       }
+      const int stop = min(last, (chunk + 1) * chunk_panels);
       const uint4* panel_staged = staged + (panel - chunk * chunk_panels) * (PANEL_COLUMNS / 8);
-      float parts[Format::BLOCKS_IN_SUMS ? TILES : 1][8] = {};
-#pragma unroll
-      for (int two_steps = 0; two_steps < 2; ++two_steps) {
-        unsigned int weights[2][8];
-        held[0].template decode<Layout>(two_steps, weights);
-        const uint4* mine = panel_staged + Layout::staged_column(lane, two_steps) / 8;
-#pragma unroll
-        for (int tile = 0; tile < TILES; ++tile) {
-          uint4 activations[Layout::STAGED_PIECES];
-#pragma unroll
-          for (int piece = 0; piece < Layout::STAGED_PIECES; ++piece) {
-            activations[piece] = mine[token_pieces[tile] + piece];
-          }
-          if constexpr (Format::BLOCKS_IN_SUMS) {
-            Layout::multiply(parts[tile], weights, activations);
-          } else {
-            Layout::multiply(sums[tile], weights, activations);
-          }
+      // As many times as panels are held, so that they need not be moved from one to the other.
+#pragma unroll (Format::AHEAD + 1)
+      for (; panel < stop; ++panel, panel_staged += PANEL_COLUMNS / 8) {
+        if (panel + Format::AHEAD < last) {
+          held[Format::AHEAD].load(work.codes, work.scales, group_panels + panel + Format::AHEAD, lane);
         }
-      }
-      if constexpr (Format::BLOCKS_IN_SUMS) {
-        float scale = 1;
-        if (work.scales != nullptr) {
-          const int scale_columns = ceil_of(work.k, work.block_columns);
-          scale = static_cast<const float*>(work.scales)[group * PANEL_ROWS / work.block_rows * scale_columns +
-                                                         panel * PANEL_COLUMNS / work.block_columns];
+        multiply_panel<Layout>(held[0], panel_staged, token_pieces, lane, block_scale, sums);
+#pragma unroll
+        for (int ahead = 0; ahead < Format::AHEAD; ++ahead) {
+          held[ahead] = held[ahead + 1];
         }
-#pragma unroll
-        for (int tile = 0; tile < TILES; ++tile) {
-#pragma unroll
-          for (int i = 0; i < 8; ++i) {
-            sums[tile][i] += scale * parts[tile][i];
-          }
-        }
-      }
-#pragma unroll
-      for (int ahead = 0; ahead < Format::AHEAD; ++ahead) {
-        held[ahead] = held[ahead + 1];
       }
     }
 
-    const int first_block = shares.block_of(static_cast<long long>(row_block) * panels);
-    const int last_block = shares.block_of(static_cast<long long>(row_block + 1) * panels - 1);
-    const long long slot = 2ll * blockIdx.x + (first == 0 ? 1 : 0);
+    const int first_block = shares.block_of(row_block * panels);
+    const int last_block = shares.block_of((row_block + 1) * panels - 1);
+    float* partial = partial_of(work, blockIdx.x, first == 0, COLUMNS);
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
 #pragma unroll
@@ -171,7 +184,7 @@ __device__ __forceinline__ void panel_matmul(const PanelMatmul& work) {
         const int row = warp * PANEL_ROWS + Layout::sum_row(lane, i);
         if (token < work.m && has_rows) {
           if (first_block != last_block) {
-            work.partial[(slot * COLUMNS + token) * BLOCK_ROWS + row] = sums[tile][i];
+            partial[token * BLOCK_ROWS + row] = sums[tile][i];
           } else if (row_block * BLOCK_ROWS + row < work.n) {
             write_result(work, token, row_block * BLOCK_ROWS + row, sums[tile][i]);
           }
@@ -187,7 +200,7 @@ __device__ __forceinline__ void panel_matmul(const PanelMatmul& work) {
       __syncthreads();
       if (arrived_last) {
         __threadfence();
-        write_sums(work, shares, row_block, panels, first_block, last_block, COLUMNS);
+        write_sums(work, row_block, first_block, last_block, COLUMNS);
         if (threadIdx.x == 0) {
           work.arrivals[row_block] = 0;
         }
@@ -202,7 +215,7 @@ __device__ __forceinline__ void panel_matmul(const PanelMatmul& work) {
     panel_matmul<FORMAT, LAYOUT, TOKENS / 8>(work);                                                             \
   }
 #define VOLTA_PANEL_KERNELS(NAME, FORMAT, LAYOUT) \
-  VOLTA_PANEL_KERNEL(NAME, FORMAT, LAYOUT, 8, 5)  \
+  VOLTA_PANEL_KERNEL(NAME, FORMAT, LAYOUT, 8, 4)  \
   VOLTA_PANEL_KERNEL(NAME, FORMAT, LAYOUT, 16, 4) \
   VOLTA_PANEL_KERNEL(NAME, FORMAT, LAYOUT, 32, 3) \
   VOLTA_PANEL_KERNEL(NAME, FORMAT, LAYOUT, 64, 2)
