@@ -91,6 +91,8 @@ __device__ __forceinline__ void decode_fp8_word(unsigned int word, unsigned int*
 struct Nvfp4 {
   static constexpr int PIECES = 2;  // of 16 bytes
   static constexpr int AHEAD = 2;   // panels that are loaded before they are needed
+  // Panels in a round of the loop, where registers are not short: held ones need not be moved from one to the other.
+  static constexpr int UNROLLED = AHEAD + 1;
   static constexpr bool BLOCKS_IN_SUMS = false;
 
   // The scales are in the weights that are decoded.
@@ -136,6 +138,7 @@ struct Nvfp4 {
 struct Fp8 {
   static constexpr int PIECES = 4;
   static constexpr int AHEAD = 1;
+  static constexpr int UNROLLED = 1;
   static constexpr bool BLOCKS_IN_SUMS = true;
 
   // The scales of one panel after the other of a group of rows.

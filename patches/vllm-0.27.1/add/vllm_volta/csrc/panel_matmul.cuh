@@ -159,8 +159,7 @@ __device__ __forceinline__ void panel_matmul(const PanelMatmul& work) {
       }
       const int stop = min(last, (chunk + 1) * chunk_panels);
       const uint4* panel_staged = staged + (panel - chunk * chunk_panels) * (PANEL_COLUMNS / 8);
-      // As many times as panels are held, so that they need not be moved from one to the other.
-#pragma unroll (Format::AHEAD + 1)
+#pragma unroll (TILES == 1 ? Format::UNROLLED : 1)
       for (; panel < stop; ++panel, panel_staged += PANEL_COLUMNS / 8) {
         if (panel + Format::AHEAD < last) {
           held[Format::AHEAD].load(work.codes, work.scales, group_panels + panel + Format::AHEAD, lane);
