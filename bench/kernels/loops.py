@@ -1,0 +1,138 @@
+"""The main loop of a kernel: the one with the tensor core instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from bench.kernels.sass import Function, Instruction
+from bench.kernels.units import is_tensor
+
+
+@dataclass(frozen=True)
+class Block:
+    """Instructions that are executed one after the other, and the starts of the blocks that may follow."""
+
+    instructions: tuple[Instruction, ...]
+    followers: tuple[int, ...]
+
+
+def blocks(function: Function) -> dict[int, Block]:
+    """The function's basic blocks by their first address. Calls count as one instruction."""
+    addresses = [instruction.address for instruction in function.instructions]
+    after = dict(zip(addresses, addresses[1:], strict=False))
+    ends = [each for each in function.instructions if each.target is not None or not each.falls_through]
+    starts = {addresses[0], *(after[each.address] for each in ends if each.address in after)}
+    starts |= {function.labels[each.target] for each in ends if each.target in function.labels}
+    found: dict[int, Block] = {}
+    current: list[Instruction] = []
+    for instruction in function.instructions:
+        current.append(instruction)
+        following = after.get(instruction.address)
+        if following is None or following in starts or instruction in ends:
+            followers = []
+            if instruction.target is not None and instruction.target in function.labels:
+                followers.append(function.labels[instruction.target])
+            if instruction.falls_through and following is not None:
+                followers.append(following)
+            found[current[0].address] = Block(tuple(current), tuple(dict.fromkeys(followers)))
+            current = []
+    return found
+
+
+def dominators(graph: Mapping[int, Block], entry: int) -> dict[int, frozenset[int]]:
+    """For each block that `entry` reaches: the blocks that every way from `entry` to it passes, itself among them."""
+    reached = [entry]
+    for start in reached:
+        reached += [each for each in graph[start].followers if each not in reached]
+    before: dict[int, list[int]] = {start: [] for start in reached}
+    for start in reached:
+        for follower in graph[start].followers:
+            before[follower].append(start)
+    everything = frozenset(reached)
+    found = {start: everything for start in reached} | {entry: frozenset((entry,))}
+    changed = True
+    while changed:
+        changed = False
+        for start in reached[1:]:
+            common = frozenset.intersection(*(found[each] for each in before[start])) | {start}
+            if common != found[start]:
+                found[start], changed = common, True
+    return found
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The main loop of a kernel.
+
+    always: instructions of every round. sometimes: those in branches of it, except staging. staging: those of the
+    branches that hold a barrier or write to shared memory. staging_loop: the inner loop among them, if there is one.
+    """
+
+    always: tuple[Instruction, ...]
+    sometimes: tuple[Instruction, ...]
+    staging: tuple[Instruction, ...]
+    staging_loop: tuple[Instruction, ...]
+
+
+def _natural_loops(graph: Mapping[int, Block], entry: int) -> list[tuple[int, int, frozenset[int]]]:
+    """(header, latch, members) of each loop."""
+    dominated_by = dominators(graph, entry)
+    loops = []
+    for latch in dominated_by:
+        for header in graph[latch].followers:
+            if header in dominated_by[latch]:
+                members = {header, latch}
+                growing = [latch] if latch != header else []
+                while growing:
+                    block = growing.pop()
+                    for start in dominated_by:
+                        if block in graph[start].followers and start not in members:
+                            members.add(start)
+                            growing.append(start)
+                loops.append((header, latch, frozenset(members)))
+    return loops
+
+
+def main_loop(function: Function) -> Loop:
+    """The innermost loop with tensor core instructions; of several the one with most of them.
+
+    Raises ValueError when no loop has any.
+    """
+    graph = blocks(function)
+    entry = function.instructions[0].address
+    loops = _natural_loops(graph, entry)
+
+    def tensor(starts: Iterable[int]) -> int:
+        return sum(is_tensor(each) for start in starts for each in graph[start].instructions)
+
+    holding = [loop for loop in loops if tensor(loop[2])]
+    innermost = [loop for loop in holding if not any(other[2] < loop[2] for other in holding)]
+    if not innermost:
+        raise ValueError(f"{function.name} has no loop with tensor core instructions")
+    header, latch, members = max(innermost, key=lambda loop: tensor(loop[2]))
+    passed = dominators(graph, entry)
+    always = passed[latch] & members
+    # A branch's blocks stand behind the same last block of those that every round passes.
+    branches: dict[int, list[int]] = {}
+    for start in sorted(members - always):
+        branches.setdefault(max(passed[start] & always, key=lambda each: len(passed[each])), []).append(start)
+
+    def listing(starts: Iterable[int]) -> tuple[Instruction, ...]:
+        return tuple(each for start in sorted(starts) for each in graph[start].instructions)
+
+    staging = [
+        start
+        for branch in branches.values()
+        if any(each.mnemonic in ("BAR", "STS") for each in listing(branch))
+        for start in branch
+    ]
+    inner = [loop[2] for loop in loops if loop[2] <= set(staging)]
+    stores = [loop for loop in inner if any(each.mnemonic == "STS" for each in listing(loop))]
+    widest = max(stores, key=lambda loop: sum(each.mnemonic == "STS" for each in listing(loop)), default=frozenset())
+    return Loop(
+        listing(always),
+        listing(members - always - set(staging)),
+        listing(staging),
+        listing(widest),
+    )
