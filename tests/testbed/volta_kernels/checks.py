@@ -188,7 +188,7 @@ def fp8_layers_multiply_with_the_dequantised_weight() -> None:
 def many_tiles_give_what_one_gives() -> None:
     """Tiles of 16 rows, of a block's rows where those are more, and those that end where a fused matrix does."""
     import torch
-    from vllm_volta import dequantize, ops
+    from vllm_volta import dequantize, row_major
 
     generator = torch.Generator().manual_seed(4)
     packed, block_scale, _ = random_nvfp4(200, 64, generator)
@@ -201,16 +201,16 @@ def many_tiles_give_what_one_gives() -> None:
         ]
     )
     fp8 = (torch.randn(200, 64, generator=generator) * 30).to(torch.float8_e4m3fn)
-    kept = ops.TILE_ELEMENTS
+    kept = row_major.TILE_ELEMENTS
     try:
-        for ops.TILE_ELEMENTS in (1, 64 * 40, 1 << 23):
-            near(ops.nvfp4_linear(x, packed, block_scale, factors, bias, [130, 35, 35]), x, weight, bias)
+        for row_major.TILE_ELEMENTS in (1, 64 * 40, 1 << 23):
+            near(row_major.nvfp4_linear(x, packed, block_scale, factors, bias, [130, 35, 35]), x, weight, bias)
             for block_n, block_k, shape in ((128, 128, (2, 1)), (24, 16, (9, 4)), (0, 0, (200, 1)), (0, 0, (1, 1))):
                 scale = torch.rand(shape, generator=generator) * 1e-2
                 expected = dequantize.fp8(fp8, scale, block_n, block_k, torch.float32)
-                near(ops.fp8_linear(x, fp8, scale, bias, block_n, block_k), x, expected, bias)
+                near(row_major.fp8_linear(x, fp8, scale, bias, block_n, block_k), x, expected, bias)
     finally:
-        ops.TILE_ELEMENTS = kept
+        row_major.TILE_ELEMENTS = kept
 
 
 @check

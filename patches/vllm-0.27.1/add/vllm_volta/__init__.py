@@ -2,7 +2,11 @@
 
 plugin       what vLLM calls in each of its processes (entry point `vllm.general_plugins`)
 dequantize   the number formats in plain PyTorch
-ops          torch.ops.vllm_volta: the linear layers, and the compiled kernels where they were built
+panels       weights repacked for tensor cores, in plain PyTorch
+ops          torch.ops.vllm_volta: the linear layers
+row_major    those of weights as checkpoints have them
+extension    the compiled kernels, where they were built
 nvfp4, fp8   the kernel classes that vLLM chooses from
+layout       whether a layer's weights become panels
 quasar       `--quantization quasar_nvfp4`
 """

@@ -8,7 +8,8 @@ from vllm.model_executor.kernels.linear import FP8ScaledMMLinearKernel, FP8Scale
 from vllm.model_executor.layers.quantization.utils.w8a8_utils import convert_to_channelwise
 from vllm.model_executor.utils import replace_parameter
 
-import vllm_volta.ops  # noqa: F401 - defines torch.ops.vllm_volta
+from vllm_volta import layout, panels
+from vllm_volta.layout import Layout
 
 logger = init_logger(f"vllm.{__name__}")
 
@@ -16,8 +17,8 @@ logger = init_logger(f"vllm.{__name__}")
 class VoltaFp8LinearKernel(FP8ScaledMMLinearKernel):
     """Serves E4M3 weights with a scale for each block, each row or the whole matrix; scales of activations stay aside.
 
-    The weight is dequantised at each call, a tile at a time: memory holds the 8-bit codes, their scales and one tile
-    (ops.TILE_ELEMENTS), never the whole weight in 16 bits.
+    The weight is never whole in 16 bits: memory holds 8-bit codes and their scales, as panels or as they were loaded
+    (layout.py says when which), and at a call with many tokens one tile of it in floating point.
     """
 
     weight_only = True
@@ -44,9 +45,9 @@ class VoltaFp8LinearKernel(FP8ScaledMMLinearKernel):
         return (rows, columns) if rows > 0 and columns > 1 else (0, 0)
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
-        """Give each row of a fused layer its own scale, and check the scales.
+        """Give each row of a fused layer its own scale, check what was loaded, make panels where there are kernels.
 
-        Raises ValueError when the scales do not fit the weight or are not numbers.
+        Raises ValueError when the scales do not fit the weight or are not numbers, or when panels cannot hold a value.
         """
         name, scale = _scale_of(layer)
         scale = scale.data.to(torch.float32)
@@ -68,15 +69,66 @@ class VoltaFp8LinearKernel(FP8ScaledMMLinearKernel):
             )
         if not scale.isfinite().all():
             raise ValueError(f"FP8 weight of {where}: some scales are not finite numbers; the checkpoint is damaged")
-        replace_parameter(layer, "weight", layer.weight.data)
-        replace_parameter(layer, name, scale.contiguous())
-        logger.info_once("FP8 weights stay 8-bit in memory and become floating point at each call, tile by tile")
+        scale = scale.contiguous()
+
+        weight = self._weight(layer).data
+        choice = self._layout(layer, weight)
+        layer.volta_fragments = choice.fragments
+        if choice.fragments is None:
+            replace_parameter(layer, "weight", layer.weight.data)
+            replace_parameter(layer, name, scale)
+            logger.info_once(
+                "FP8 weights stay 8-bit in memory and become floating point at each call, tile by tile: %s",
+                choice.reason,
+            )
+            return
+
+        try:
+            codes = panels.fp8_panels(weight, choice.fragments)
+        except ValueError as error:
+            raise ValueError(f"FP8 weight of {where}: {error}; the checkpoint is damaged") from None
+        ones = torch.ones(rows, device=scale.device)
+        row_scale = (ones if block_n else ones * scale.reshape(-1)) * panels.FP8_UNIT
+        if not row_scale.isfinite().all():
+            raise ValueError(f"FP8 weight of {where}: some scales are too large; the checkpoint is damaged")
+        replace_parameter(layer, "weight", codes)
+        replace_parameter(layer, name, scale)
+        replace_parameter(layer, "weight_row_scale", row_scale)
+        layer.register_buffer("volta_arrivals", layout.new_arrivals(codes), persistent=False)
+        layer.volta_shape = rows, columns
+        layer.volta_block = block_n, block_k
+        layer.volta_block_scale = name if block_n else None
+        logger.info_once("FP8 weights stay 8-bit in memory, in %s", choice.reason)
 
     def apply_weights(self, layer: torch.nn.Module, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-        return torch.ops.vllm_volta.fp8_linear(x, self._weight(layer), _scale_of(layer)[1], bias, *self.block)
+        if getattr(layer, "volta_fragments", None) is None:
+            return torch.ops.vllm_volta.fp8_linear(x, self._weight(layer), _scale_of(layer)[1], bias, *self.block)
+        return torch.ops.vllm_volta.fp8_panel_linear(
+            x,
+            layer.weight,
+            None if layer.volta_block_scale is None else getattr(layer, layer.volta_block_scale),
+            layer.weight_row_scale,
+            bias,
+            layer.volta_arrivals,
+            *layer.volta_shape,
+            *layer.volta_block,
+            layer.volta_fragments,
+        )
 
     def apply_scaled_mm(self, **arguments: object) -> torch.Tensor:
         raise NotImplementedError("activations are not quantised: apply_weights does it all")
+
+    def _layout(self, layer: torch.nn.Module, weight: torch.Tensor) -> Layout:
+        """As panels where the weight and its blocks of scales can be cut into them."""
+        (block_n, block_k), columns = self.block, weight.shape[1]
+        if columns % 16:
+            return Layout(None, f"panels need a multiple of 16 columns, some weights have {columns}")
+        if block_n % panels.PANEL_ROWS or block_k % panels.PANEL_COLUMNS:
+            blocks = f"{panels.PANEL_ROWS} x {panels.PANEL_COLUMNS}"
+            return Layout(
+                None, f"panels need scales of blocks of multiples of {blocks}, these are {block_n} x {block_k}"
+            )
+        return layout.layout_for(weight, getattr(layer, "params_dtype", torch.float16), "fp8_panels")
 
     def _weight(self, layer: torch.nn.Module) -> torch.Tensor:
         """The weight as [n, k]: vLLM keeps it so with blocks, and transposed without."""

@@ -1,131 +1,184 @@
 """torch.ops.vllm_volta: linear layers with weights that stay quantised in memory.
 
-Each call turns one tile of rows after the other into floating point and multiplies with it, so that beside the
-quantised weights there is never more than a tile of TILE_ELEMENTS values. torch.compile sees one operator for a layer.
-`dequantize_nvfp4` and `dequantize_fp8` are there when the compiled extension is; they serve float16 on CUDA.
+torch.compile sees one operator for a layer, which looks at the number of tokens when it runs:
+
+nvfp4_linear, fp8_linear               weights as in checkpoints, see row_major.py
+nvfp4_panel_linear, fp8_panel_linear   weights as panels, see panels.py
+
+For panels the compiled kernels multiply up to MAX_PANEL_TOKENS tokens at once. With more tokens, reading the weights is
+no longer what takes the time: a tile of them becomes float16 in workspace, and cuBLAS multiplies with it. Where there
+are no compiled kernels (the CPU, other types than float16) panels become rows again and go the way of row_major.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
-import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
-from torch.nn.functional import linear
 
-from vllm_volta import dequantize
+from vllm_volta import dequantize, panels, row_major
+from vllm_volta.extension import load_extension, serves
 
-EXTENSION = "vllm_volta._C"
-# 16 MiB in float16: large enough for cuBLAS to fill a V100, small beside a model.
-TILE_ELEMENTS = 1 << 23
-# The compiled kernels read 16 bytes at a time; this many rows of any width start on such a boundary.
-TILE_ROWS = 16
+__all__ = ["MAX_PANEL_TOKENS", "WORKSPACE_ELEMENTS", "fp8_panel_linear", "load_extension", "nvfp4_panel_linear"]
+
+# Tokens up to which a layer's weights are read as panels; where dequantise + GEMM overtakes has to be measured.
+MAX_PANEL_TOKENS = 64
+# The most that a tile of dequantised weights has: 64 MiB of float16. cuBLAS works at squares of 128 x 128 results: of
+# 2048 tokens and a tile of 64 MiB it has 1024 at k = 4096 (8192 rows), 512 at k = 8192, 240 at k = 17408 (1920 rows),
+# between 1.8 and 13 times as many as the 80 multiprocessors of a V100 or the 132 of an H200.
+WORKSPACE_ELEMENTS = 1 << 25
+# Tiles have a multiple of these rows (a side of those squares), and so of the rows of a group of panels.
+GEMM_ROWS = 128
 
 # The operators live as long as this object.
 _LIBRARY = torch.library.Library("vllm_volta", "FRAGMENT")
 
 
-def load_extension() -> str | None:
-    """Load the compiled kernels if they were built; returns why they are not there, None when they are."""
-    if importlib.util.find_spec(EXTENSION) is None:
-        return "they were not built"
-    try:
-        importlib.import_module(EXTENSION)
-    except ImportError as error:
-        return str(error)
-    _LIBRARY._register_fake("dequantize_nvfp4", _fake_dequantize_nvfp4)
-    _LIBRARY._register_fake("dequantize_fp8", _fake_dequantize_fp8)
-    return None
-
-
-def nvfp4_linear(
+def nvfp4_panel_linear(
     x: torch.Tensor,
-    packed: torch.Tensor,
-    block_scale: torch.Tensor,
-    global_scale: torch.Tensor,
+    codes: torch.Tensor,
+    scales: torch.Tensor,
+    row_scale: torch.Tensor,
     bias: torch.Tensor | None,
+    arrivals: torch.Tensor,
+    n: int,
+    k: int,
     widths: Sequence[int],
+    factors: Sequence[float],
+    fragments: int,
 ) -> torch.Tensor:
-    """x @ weight.T + bias for an NVFP4 weight.
+    """x @ weight.T + bias for an NVFP4 weight [n, k] in panels.
 
-    x: [..., k] in float16, bfloat16 or float32, which is also the type of the weight's tiles and of the result.
-    packed, block_scale: as in dequantize.nvfp4. global_scale: one multiplier for each of the logical matrices of
-    `widths` rows that the layer is fused from.
+    x: [..., k] in float16, bfloat16 or float32, which is also the type of the result. codes, scales, fragments: as
+    panels.nvfp4_panels makes them. row_scale: float32 [n], the global scale of each row times NVFP4_UNIT. widths: rows
+    of the logical matrices that the layer is fused from; factors: the row_scale of each of them. arrivals: int32, one
+    zero for panels.PANEL_WARPS groups of rows; zeros again afterwards, so two calls may not run at the same time.
     """
-    columns = packed.shape[1] * 2
-    edges = list(itertools.accumulate(widths, initial=0))
-    tiles = [
-        (start, stop, index)
-        for index, (first, last) in enumerate(itertools.pairwise(edges))
-        for start, stop in _tiles(first, last, columns, TILE_ROWS)
-    ]
-    compiled = _is_compiled(x, "dequantize_nvfp4")
+    if serves(x, "nvfp4_panels"):
+        rows = x.reshape(-1, k)
+        if rows.shape[0] <= MAX_PANEL_TOKENS:
+            out = torch.ops.vllm_volta.nvfp4_panels.default(
+                _readable(rows), codes, scales, row_scale, bias, arrivals, n, k, fragments
+            )
+        else:
+            out = rows.new_empty((rows.shape[0], n))
+            with _sums_in_float32():
+                for first, last in gemm_tiles(n, k):
+                    tile = torch.ops.vllm_volta.dequantize_nvfp4_panels.default(
+                        codes, scales, first, last, k, fragments
+                    )
+                    _multiply_tile(rows, tile, first, bias, widths, factors, out)
+                    del tile  # before the next is made
+        return out.view(*x.shape[:-1], n)
 
-    def weight(start: int, stop: int, index: int) -> torch.Tensor:
-        codes, scales, factor = packed[start:stop], block_scale[start:stop], global_scale[index : index + 1]
-        if compiled:
-            return torch.ops.vllm_volta.dequantize_nvfp4(_aligned(codes), scales, factor, stop - start, columns)
-        return dequantize.nvfp4(codes, scales, factor, x.dtype)
+    def weight(start: int, stop: int, _: int) -> torch.Tensor:
+        packed, block_scale = panels.nvfp4_rows(codes, scales, start, stop, k, fragments)
+        return dequantize.nvfp4(packed, block_scale, row_scale[start : start + 1] / panels.NVFP4_UNIT, x.dtype)
 
-    return _multiply(x, ((start, stop, weight(start, stop, index)) for start, stop, index in tiles), bias, edges[-1])
+    return row_major.multiply(x, row_major.fused_tiles(widths, k), weight, bias, n)
 
 
-def fp8_linear(
+def fp8_panel_linear(
     x: torch.Tensor,
-    weight: torch.Tensor,
-    scale: torch.Tensor,
+    codes: torch.Tensor,
+    block_scale: torch.Tensor | None,
+    row_scale: torch.Tensor,
     bias: torch.Tensor | None,
+    arrivals: torch.Tensor,
+    n: int,
+    k: int,
     block_n: int,
     block_k: int,
+    fragments: int,
 ) -> torch.Tensor:
-    """x @ weight.T + bias for an FP8 weight.
+    """x @ weight.T + bias for an FP8 weight [n, k] in panels.
 
-    x: [..., k] in float16, bfloat16 or float32, which is also the type of the weight's tiles and of the result.
-    weight, scale, block_n, block_k: as in dequantize.fp8.
+    x, fragments, arrivals: as in nvfp4_panel_linear. codes: as panels.fp8_panels makes them. block_scale: float32
+    [ceil(n / block_n), ceil(k / block_k)], or None with blocks of 0 x 0. row_scale: float32 [n], what each row is
+    multiplied by beside that, times FP8_UNIT.
     """
-    rows, columns = weight.shape
-    compiled = _is_compiled(x, "dequantize_fp8")
-
-    def tile(start: int, stop: int) -> torch.Tensor:
-        codes = weight[start:stop]
-        if block_n > 0:
-            scales = scale[start // block_n : -(-stop // block_n)]
+    if serves(x, "fp8_panels"):
+        rows = x.reshape(-1, k)
+        if rows.shape[0] <= MAX_PANEL_TOKENS:
+            out = torch.ops.vllm_volta.fp8_panels.default(
+                _readable(rows), codes, block_scale, row_scale, bias, arrivals, n, k, block_n, block_k, fragments
+            )
         else:
-            scales = scale if scale.numel() == 1 else scale[start:stop]
-        if compiled:
-            return torch.ops.vllm_volta.dequantize_fp8(_aligned(codes), scales, block_n, block_k)
-        return dequantize.fp8(codes, scales, block_n, block_k, x.dtype)
+            out = rows.new_empty((rows.shape[0], n))
+            with _sums_in_float32():
+                for first, last in gemm_tiles(n, k):
+                    tile = torch.ops.vllm_volta.dequantize_fp8_panels.default(
+                        codes, block_scale, row_scale, first, last, k, block_n, block_k, fragments
+                    )
+                    _multiply_tile(rows, tile, first, bias, [n], [1.0], out)
+                    del tile  # before the next is made
+        return out.view(*x.shape[:-1], n)
 
-    edges = _tiles(0, rows, columns, math.lcm(TILE_ROWS, block_n or 1))
-    return _multiply(x, ((start, stop, tile(start, stop)) for start, stop in edges), bias, rows)
+    def weight(start: int, stop: int, _: int) -> torch.Tensor:
+        values = panels.fp8_rows(codes, start, stop, k, fragments)
+        scale = row_scale[start:stop] / panels.FP8_UNIT
+        if block_scale is None:
+            return dequantize.fp8(values, scale, 0, 0, x.dtype)
+        blocks = block_scale[start // block_n : -(-stop // block_n)]
+        spread = dequantize.fp8(values, blocks, block_n, block_k, torch.float32)
+        return (spread * scale.reshape(-1, 1)).to(x.dtype)
 
-
-def _tiles(first: int, last: int, columns: int, step: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows between `first` and `last`, each of a multiple of `step` rows where there are as many."""
-    rows = max(step, TILE_ELEMENTS // columns // step * step)
-    for start in range(first, last, rows):
-        yield start, min(start + rows, last)
-
-
-def _multiply(
-    x: torch.Tensor, tiles: Iterator[tuple[int, int, torch.Tensor]], bias: torch.Tensor | None, rows: int
-) -> torch.Tensor:
-    out = x.new_empty((*x.shape[:-1], rows))
-    for start, stop, weight in tiles:
-        if stop - start == rows:
-            return linear(x, weight, bias)
-        out[..., start:stop] = linear(x, weight, None if bias is None else bias[start:stop])
-    return out
+    return row_major.multiply(x, row_major.fused_tiles([n], k, block_n), weight, bias, n)
 
 
-def _is_compiled(x: torch.Tensor, name: str) -> bool:
-    return x.is_cuda and x.dtype == torch.float16 and hasattr(torch.ops.vllm_volta, name)
+def gemm_tiles(n: int, k: int) -> Iterator[tuple[int, int]]:
+    """First row, and row after the last, of each tile that becomes floating point: of nearly equal length.
+
+    A short tile at the end would leave multiprocessors without work.
+    """
+    most = max(GEMM_ROWS, WORKSPACE_ELEMENTS // k // GEMM_ROWS * GEMM_ROWS)
+    count = -(-n // most)
+    step = -(-n // (count * GEMM_ROWS)) * GEMM_ROWS
+    for first in range(0, n, step):
+        yield first, min(first + step, n)
 
 
-def _aligned(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
+def _multiply_tile(
+    rows: torch.Tensor,
+    tile: torch.Tensor,
+    first: int,
+    bias: torch.Tensor | None,
+    widths: Sequence[int],
+    factors: Sequence[float],
+    out: torch.Tensor,
+) -> None:
+    """Multiply with the weight's rows from `first` on; its fused matrices have `widths` rows and a factor each."""
+    last = first + tile.shape[0]
+    edges = itertools.pairwise(itertools.accumulate(widths, initial=0))
+    for (begin, end), factor in zip(edges, factors, strict=True):
+        start, stop = max(begin, first), min(end, last)
+        if start < stop:
+            target, weight = out[:, start:stop], tile[start - first : stop - first]
+            if bias is None:
+                torch.addmm(target, rows, weight.t(), beta=0, alpha=factor, out=target)
+            else:
+                torch.addmm(bias[start:stop], rows, weight.t(), alpha=factor, out=target)
+
+
+@contextmanager
+def _sums_in_float32() -> Iterator[None]:
+    """cuBLAS may otherwise round the parts of a sum to float16, before `alpha` brings them into its range."""
+    settings = torch.backends.cuda.matmul
+    kept = settings.allow_fp16_reduced_precision_reduction, settings.allow_fp16_reduced_precision_reduction_split_k
+    settings.allow_fp16_reduced_precision_reduction = (False, True)
+    try:
+        yield
+    finally:
+        settings.allow_fp16_reduced_precision_reduction = kept
+
+
+def _readable(rows: torch.Tensor) -> torch.Tensor:
+    """The same values such that each row starts at a multiple of 16 bytes, as the kernels read them."""
+    if rows.stride(1) == 1 and rows.stride(0) % 8 == 0 and rows.data_ptr() % 16 == 0:
+        return rows
+    return rows.clone(memory_format=torch.contiguous_format)
 
 
 def _fake_nvfp4_linear(
@@ -150,22 +203,63 @@ def _fake_fp8_linear(
     return x.new_empty((*x.shape[:-1], weight.shape[0]))
 
 
-def _fake_dequantize_nvfp4(
-    packed: torch.Tensor, block_scale: torch.Tensor, global_scale: torch.Tensor, n: int, k: int
+def _fake_nvfp4_panel_linear(
+    x: torch.Tensor,
+    codes: torch.Tensor,
+    scales: torch.Tensor,
+    row_scale: torch.Tensor,
+    bias: torch.Tensor | None,
+    arrivals: torch.Tensor,
+    n: int,
+    k: int,
+    widths: Sequence[int],
+    factors: Sequence[float],
+    fragments: int,
 ) -> torch.Tensor:
-    return packed.new_empty((n, k), dtype=torch.float16)
+    return x.new_empty((*x.shape[:-1], n))
 
 
-def _fake_dequantize_fp8(weight: torch.Tensor, scale: torch.Tensor, block_n: int, block_k: int) -> torch.Tensor:
-    return weight.new_empty(weight.shape, dtype=torch.float16)
+def _fake_fp8_panel_linear(
+    x: torch.Tensor,
+    codes: torch.Tensor,
+    block_scale: torch.Tensor | None,
+    row_scale: torch.Tensor,
+    bias: torch.Tensor | None,
+    arrivals: torch.Tensor,
+    n: int,
+    k: int,
+    block_n: int,
+    block_k: int,
+    fragments: int,
+) -> torch.Tensor:
+    return x.new_empty((*x.shape[:-1], n))
 
 
-_LIBRARY.define(
-    "nvfp4_linear(Tensor x, Tensor packed, Tensor block_scale, Tensor global_scale, Tensor? bias, int[] widths)"
-    " -> Tensor"
-)
-_LIBRARY.impl("nvfp4_linear", nvfp4_linear, "CompositeExplicitAutograd")
-_LIBRARY._register_fake("nvfp4_linear", _fake_nvfp4_linear)
-_LIBRARY.define("fp8_linear(Tensor x, Tensor weight, Tensor scale, Tensor? bias, int block_n, int block_k) -> Tensor")
-_LIBRARY.impl("fp8_linear", fp8_linear, "CompositeExplicitAutograd")
-_LIBRARY._register_fake("fp8_linear", _fake_fp8_linear)
+for _schema, _function, _fake in (
+    (
+        "nvfp4_linear(Tensor x, Tensor packed, Tensor block_scale, Tensor global_scale, Tensor? bias, int[] widths)"
+        " -> Tensor",
+        row_major.nvfp4_linear,
+        _fake_nvfp4_linear,
+    ),
+    (
+        "fp8_linear(Tensor x, Tensor weight, Tensor scale, Tensor? bias, int block_n, int block_k) -> Tensor",
+        row_major.fp8_linear,
+        _fake_fp8_linear,
+    ),
+    (
+        "nvfp4_panel_linear(Tensor x, Tensor codes, Tensor scales, Tensor row_scale, Tensor? bias, Tensor arrivals,"
+        " int n, int k, int[] widths, float[] factors, int fragments) -> Tensor",
+        nvfp4_panel_linear,
+        _fake_nvfp4_panel_linear,
+    ),
+    (
+        "fp8_panel_linear(Tensor x, Tensor codes, Tensor? block_scale, Tensor row_scale, Tensor? bias, Tensor arrivals,"
+        " int n, int k, int block_n, int block_k, int fragments) -> Tensor",
+        fp8_panel_linear,
+        _fake_fp8_panel_linear,
+    ),
+):
+    _name = _LIBRARY.define(_schema)
+    _LIBRARY.impl(_name, _function, "CompositeExplicitAutograd")
+    _LIBRARY._register_fake(_name, _fake)

@@ -4,7 +4,17 @@ What is registered depends on the platform:
 - CUDA, compute capability 7.0 to 7.4: the kernels, before vLLM's own;
 - CPU: the kernels, after vLLM's own, so that NVFP4 and FP8 checkpoints can be served without a GPU;
 - anything else: no kernel, vLLM has better ones.
-The name quasar_nvfp4 is known everywhere. VLLM_VOLTA_DISABLE=1 switches all of it off.
+The name quasar_nvfp4 is known everywhere.
+
+Environment variables, the same in all processes of an engine:
+- VLLM_VOLTA_DISABLE=1 switches all of it off.
+- VLLM_VOLTA_FORCE=1 registers the kernels before vLLM's own on any CUDA device.
+- VLLM_VOLTA_PANELS=0 keeps weights as checkpoints have them: a tile of a weight becomes floating point at each call
+  and cuBLAS multiplies with it. =1 makes panels of weights (panels.py) even without compiled kernels for them. Unset:
+  panels where the compiled kernels are and the model is float16.
+- VLLM_VOLTA_FRAGMENTS=quad-pairs or octets: the tensor cores that panels are made for, those of 7.0 or those of 8.0 and
+  later. Unset: those of the device. Devices of 8.0 and later run both, quad pairs slowly.
+- VLLM_DISABLED_KERNELS, vLLM's own: VoltaNvFp4LinearKernel, VoltaFp8LinearKernel or both, with a comma.
 """
 
 from __future__ import annotations
@@ -14,6 +24,7 @@ import inspect
 import os
 
 DISABLE = "VLLM_VOLTA_DISABLE"
+FORCE = "VLLM_VOLTA_FORCE"
 # The name of these kernels in --linear-backend.
 BACKEND = "volta"
 
@@ -24,7 +35,7 @@ def register() -> None:
     from vllm.logger import init_logger
 
     logger = init_logger(f"vllm.{__name__}")
-    if os.environ.get(DISABLE, "0") not in ("", "0"):
+    if _is_set(DISABLE):
         logger.info("vllm_volta is switched off by %s", DISABLE)
         return
 
@@ -41,15 +52,23 @@ def _place() -> str | None:
 
     if current_platform.is_cpu():
         return "after"
-    capability = current_platform.get_device_capability() if current_platform.is_cuda() else None
+    if not current_platform.is_cuda():
+        return None
+    if _is_set(FORCE):
+        return "before"
+    capability = current_platform.get_device_capability()
     return "before" if capability is not None and (7, 0) <= tuple(capability) < (7, 5) else None
+
+
+def _is_set(switch: str) -> bool:
+    return os.environ.get(switch, "0") not in ("", "0")
 
 
 def _register_kernels(prepend: bool, logger) -> None:
     from vllm.model_executor.kernels.linear import register_linear_kernel
     from vllm.platforms import current_platform
 
-    from vllm_volta import ops
+    from vllm_volta.extension import load_extension
     from vllm_volta.fp8 import VoltaFp8LinearKernel
     from vllm_volta.nvfp4 import VoltaNvFp4LinearKernel
 
@@ -77,8 +96,8 @@ def _register_kernels(prepend: bool, logger) -> None:
             "quantised checkpoints below compute capability 7.5"
         )
     if current_platform.is_cuda():
-        why = ops.load_extension()
+        why = load_extension()
         if why is None:
-            logger.info("vllm_volta dequantises with its compiled kernels")
+            logger.info("vllm_volta multiplies and dequantises with its compiled kernels")
         else:
             logger.warning("vllm_volta dequantises with PyTorch, its compiled kernels are not there: %s", why)
