@@ -14,12 +14,13 @@ from tests.testbed.cache import Cache
 from tests.testbed.patched_runtime import PatchedRuntime, lay_out
 from tests.testbed.sources import vllm_series
 from tests.testbed.volta.programs import Programs, ensure_triton
-from tests.testbed.volta_kernels.checks import CHECKS
+from tests.testbed.volta_kernels import checks, panel_checks
 
 if TYPE_CHECKING:
     from onecat.images import NativeRuntime
 
 PROGRAMS = Path(__file__).parent / "volta_kernels"
+CHECKS = [*checks.CHECKS, *panel_checks.CHECKS]
 # vLLM's own kernels for FP8 on the CPU, so that the checks reach ours.
 OTHERS = (
     "PerTensorTorchFP8ScaledMMLinearKernel",
@@ -30,10 +31,8 @@ OTHERS = (
 
 @pytest.fixture(scope="module")
 def checked(patched_runtime: PatchedRuntime) -> dict[str, str | None]:
-    """What is wrong with each claim of volta_kernels/checks.py, by its name; None for nothing."""
-    answer = patched_runtime.answer(
-        PROGRAMS / "checks.py", list(CHECKS), timeout=300, VLLM_DISABLED_KERNELS=",".join(OTHERS)
-    )
+    """What is wrong with each claim of volta_kernels/checks.py and panel_checks.py, by its name; None for nothing."""
+    answer = patched_runtime.answer(PROGRAMS / "checks.py", CHECKS, timeout=300, VLLM_DISABLED_KERNELS=",".join(OTHERS))
     return dict(answer)
 
 
@@ -72,6 +71,11 @@ def test_on_7_0_our_kernels_stand_first_and_say_so(chosen: dict[str, Any]) -> No
 @pytest.mark.engine
 def test_other_gpus_get_no_kernel_of_ours(chosen: dict[str, Any]) -> None:
     assert chosen["places"] == {"7.0": "before", "7.2": "before", "7.5": None, "8.0": None, "9.0": None}
+
+
+@pytest.mark.engine
+def test_other_gpus_get_our_kernels_where_someone_insists(chosen: dict[str, Any]) -> None:
+    assert set(chosen["forced places"].values()) == {"before"}
 
 
 @pytest.mark.engine

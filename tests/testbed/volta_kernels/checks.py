@@ -1,7 +1,7 @@
 """The numbers of vllm_volta against compressed-tensors, float64 and vLLM's own quantisation methods.
 
-`python checks.py '["name", ...]'` runs the named checks and writes {name: null or a traceback} as JSON. Reads like a
-list of claims; a check raises when its claim is wrong.
+`python checks.py '["name", ...]'` runs the named checks, those of panel_checks.py too, and writes {name: null or a
+traceback} as JSON. Reads like a list of claims; a check raises when its claim is wrong.
 """
 
 from __future__ import annotations
@@ -609,6 +609,7 @@ def created(method: Any, widths: list[int]) -> tuple[Any, torch.nn.Module]:
 
 def main() -> None:
     output, sys.stdout = sys.stdout, sys.stderr  # vLLM's log goes to standard output
+    import panel_checks  # type: ignore[import-not-found]
     from vllm_volta import plugin
 
     plugin.register()
@@ -621,7 +622,7 @@ def main() -> None:
         initialize_model_parallel(1, 1)
         for name in json.loads(sys.argv[1]):
             try:
-                CHECKS[name]()
+                {**CHECKS, **panel_checks.CHECKS}[name]()
             except Exception:  # noqa: BLE001
                 found[name] = traceback.format_exc()
             else:

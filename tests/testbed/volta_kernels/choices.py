@@ -29,8 +29,6 @@ def main() -> None:
     from vllm.model_executor.layers.quantization.compressed_tensors.schemes import CompressedTensorsW4A4Fp4
     from vllm.model_executor.layers.quantization.fp8 import Fp8Config
     from vllm.model_executor.layers.quantization.utils import quant_utils as keys
-    from vllm.platforms import current_platform
-    from vllm.platforms.interface import DeviceCapability
     from vllm_volta import plugin
 
     lines: list[str] = []
@@ -60,13 +58,10 @@ def main() -> None:
         os.environ[plugin.DISABLE] = "1"
         found["disabled"] = {"log": said(plugin.register.__wrapped__), **kernels()}
         os.environ[plugin.DISABLE] = "0"
-        found["places"] = {}
-        for capability in ((7, 0), (7, 2), (7, 5), (8, 0), (9, 0)):
-            platform = type(current_platform)
-            kept = platform.get_device_capability
-            platform.get_device_capability = classmethod(lambda cls, device_id=0, c=capability: DeviceCapability(*c))
-            found["places"][".".join(map(str, capability))] = plugin._place()
-            platform.get_device_capability = kept
+        found["places"] = places()
+        os.environ[plugin.FORCE] = "1"
+        found["forced places"] = places()
+        os.environ[plugin.FORCE] = "0"
 
         log = said(plugin.register)
         found["registered"] = {"again": said(plugin.register), "log": log, "choice": said(kernels), **kernels()}
@@ -80,6 +75,21 @@ def main() -> None:
 
     found["attention"] = attention(request["backend"])
     json.dump(found, output)
+
+
+def places() -> dict[str, str | None]:
+    """Where our kernels go on CUDA devices of some compute capabilities."""
+    from vllm.platforms import current_platform
+    from vllm.platforms.interface import DeviceCapability
+    from vllm_volta import plugin
+
+    platform, found = type(current_platform), {}
+    kept = platform.get_device_capability
+    for capability in ((7, 0), (7, 2), (7, 5), (8, 0), (9, 0)):
+        platform.get_device_capability = classmethod(lambda cls, device_id=0, c=capability: DeviceCapability(*c))
+        found[".".join(map(str, capability))] = plugin._place()
+    platform.get_device_capability = kept
+    return found
 
 
 def answer(choose: Callable[..., Any], *arguments: Any) -> str:
