@@ -91,11 +91,11 @@ def counts(architecture: str, kernels: Sequence[volta.Kernel]) -> list[str]:
 
 def assumptions(card: volta.Card) -> list[str]:
     return [
-        f"The model's {card.name}: {card.multiprocessors} multiprocessors at {card.clock / 1e9:.3f} GHz (where the tensor",
-        f"throughput of the data sheet comes out), {card.memory_rate / 1e9:.0f} GB/s, L2 {card.l2_rate:.0f} bytes a cycle.",
-        "In each of a multiprocessor's four parts: one warp instruction issued a cycle; integer, FP32 (with IMAD), FP16 and",
-        "a step of HMMA.884 take two cycles, the last two on one port. Shared memory and L1 together move 128 bytes a cycle",
-        "for a multiprocessor. Perfect overlap, no latencies.",
+        f"The model's {card.name}: {card.multiprocessors} multiprocessors at {card.clock / 1e9:.3f} GHz (where the",
+        f"data sheet's tensor throughput comes out), {card.memory_rate / 1e9:.0f} GB/s, L2 {card.l2_rate:.0f} bytes a",
+        "cycle. In each of a multiprocessor's four parts: one warp instruction issued a cycle; integer, FP32 (with",
+        "IMAD), FP16 and a step of HMMA.884 take two cycles, the last two on one port. Shared memory and L1 together",
+        "move 128 bytes a cycle for a multiprocessor. Perfect overlap, no latencies.",
     ]
 
 
@@ -180,7 +180,7 @@ def predictions(records: Sequence[dict[str, object]]) -> list[str]:
         cells.setdefault(key, []).append(f"{figure(bound * 1e6)}{mark} {half / bound:.1f}x")
     head = ["bound predicted by the model", "n x k", *(f"m={m}" for m in (*TOKENS, *LARGE))]
     return [
-        "Least microseconds, what sets them, and how many times as fast as the bound of FP16 weights (no V100 was there)",
+        "Least microseconds, what sets them, and how many times as fast as FP16 weights could be (no V100 was there)",
         *table(head, [[*key, *values] for key, values in cells.items()]),
     ]
 

@@ -1,0 +1,117 @@
+"""All kernels on small shapes under compute-sanitizer's memcheck and racecheck, in bounded time.
+
+    python3 bench/kernels/sanitize.py --extension DIR [--out DIR] [--seconds 150]
+
+Prints a line for each tool; its whole output goes to OUT/TOOL.log. Where the machine's kernel lets compute-sanitizer
+attach to nothing (gVisor), the line says what it said. Ends with 1 when a tool found something, 2 when one could not
+run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(REPOSITORY))
+
+TOOLS = ("memcheck", "racecheck")
+ERROR = 77
+FINISHED = "every kernel was started"
+# (n, k): one panel and less; several groups with a rest; a block of rows that thread blocks share; several chunks.
+SHAPES = ((1, 16), (161, 80), (40, 2048))
+TOKENS = (1, 9, 17, 64)
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--extension", type=Path, required=True, help="folder with vllm_volta/_C*.so below")
+    arguments.add_argument("--out", type=Path, default=Path("bench-kernels"))
+    arguments.add_argument("--seconds", type=float, default=150, help="for each tool")
+    arguments.add_argument("--tools", default=",".join(TOOLS))
+    arguments.add_argument("--child", action="store_true", help="start the kernels, under no tool")
+    given = arguments.parse_args()
+    if given.child:
+        start_every_kernel(given.extension)
+        return 0
+    given.out.mkdir(parents=True, exist_ok=True)
+    sanitizer = find_sanitizer()
+    if sanitizer is None:
+        print("compute-sanitizer is not there", file=sys.stderr)
+        return 2
+    codes = [run(sanitizer, tool, given) for tool in given.tools.split(",")]
+    return max(codes)
+
+
+def find_sanitizer() -> str | None:
+    beside = Path("/usr/local/cuda/bin/compute-sanitizer")
+    return shutil.which("compute-sanitizer") or (str(beside) if beside.is_file() else None)
+
+
+def run(sanitizer: str, tool: str, given: argparse.Namespace) -> int:
+    # Each tensor in memory of its own, so that reads past the end of one are seen.
+    environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    command = [sanitizer, "--tool", tool, "--error-exitcode", str(ERROR)]
+    command += [sys.executable, __file__, "--extension", str(given.extension), "--child"]
+    begun = time.monotonic()
+    log = given.out / f"{tool}.log"
+    try:
+        with log.open("w", encoding="utf-8") as output:
+            done = subprocess.run(
+                command, stdout=output, stderr=subprocess.STDOUT, env=environment, timeout=given.seconds, check=False
+            )
+        code: int | None = done.returncode
+    except subprocess.TimeoutExpired:
+        code = None
+    text = log.read_text(encoding="utf-8", errors="replace")
+    summary = [line for line in text.splitlines() if "ERROR SUMMARY" in line or "RACECHECK SUMMARY" in line]
+    finished = FINISHED in text
+    if code is None:
+        verdict, result = f"not finished after {given.seconds:.0f} s", 2
+    elif code == 0 and finished and summary:
+        verdict, result = "nothing found", 0
+    elif code == ERROR and finished:
+        verdict, result = "FOUND SOMETHING", 1
+    else:
+        verdict, result = f"could not run (ended with {code}): " + " | ".join(text.strip().splitlines()[-3:]), 2
+    print(f"{tool}: {verdict}; {' '.join(summary)} ({time.monotonic() - begun:.0f} s, {log})", flush=True)
+    return result
+
+
+def start_every_kernel(extension: Path) -> None:
+    import torch
+
+    from bench.kernels import installation
+
+    installation.use(extension)
+    from bench.kernels.correctness import FRAGMENTS
+    from bench.kernels.weights import FORMATS, random_weight
+
+    generator = torch.Generator("cuda").manual_seed(11)
+    for fragments in FRAGMENTS:
+        for format_ in FORMATS:
+            for n, k in SHAPES:
+                weight = random_weight(format_, n, k, fragments, generator)
+                for m in TOKENS:
+                    x = torch.randn(m, k, device="cuda", generator=generator).half()
+                    out = weight.panels(x)
+                    assert torch.isfinite(out).all() and not weight.arrivals.any()
+                weight.dequantized(0, n)
+                weight.linear(torch.randn(70, k, device="cuda", generator=generator).half())
+    packed = torch.randint(0, 256, (33, 40), dtype=torch.uint8, device="cuda", generator=generator)
+    scales = torch.randint(0, 126, (33, 5), dtype=torch.uint8, device="cuda", generator=generator)
+    torch.ops.vllm_volta.dequantize_nvfp4(packed, scales, torch.ones(1, device="cuda"), 33, 80)
+    for columns in (80, 77):
+        codes = torch.randint(0, 126, (33, columns), dtype=torch.uint8, device="cuda", generator=generator)
+        torch.ops.vllm_volta.dequantize_fp8(codes, torch.ones(33, device="cuda"), 0, 0)
+    torch.cuda.synchronize()
+    print(FINISHED, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
