@@ -65,14 +65,13 @@ def dominators(graph: Mapping[int, Block], entry: int) -> dict[int, frozenset[in
 class Loop:
     """The main loop of a kernel.
 
-    always: instructions of every round. sometimes: those in branches of it, except staging. staging: those of the
-    branches that hold a barrier or write to shared memory. staging_loop: the inner loop among them, if there is one.
+    always: instructions of every round. sometimes: those in branches of it. around: those of the loop around it that
+    writes activations to shared memory, without other inner loops; none when there is no such loop.
     """
 
     always: tuple[Instruction, ...]
     sometimes: tuple[Instruction, ...]
-    staging: tuple[Instruction, ...]
-    staging_loop: tuple[Instruction, ...]
+    around: tuple[Instruction, ...]
 
 
 def _natural_loops(graph: Mapping[int, Block], entry: int) -> list[tuple[int, int, frozenset[int]]]:
@@ -111,28 +110,13 @@ def main_loop(function: Function) -> Loop:
     if not innermost:
         raise ValueError(f"{function.name} has no loop with tensor core instructions")
     header, latch, members = max(innermost, key=lambda loop: tensor(loop[2]))
-    passed = dominators(graph, entry)
-    always = passed[latch] & members
-    # A branch's blocks stand behind the same last block of those that every round passes.
-    branches: dict[int, list[int]] = {}
-    for start in sorted(members - always):
-        branches.setdefault(max(passed[start] & always, key=lambda each: len(passed[each])), []).append(start)
+    always = dominators(graph, entry)[latch] & members
 
     def listing(starts: Iterable[int]) -> tuple[Instruction, ...]:
         return tuple(each for start in sorted(starts) for each in graph[start].instructions)
 
-    staging = [
-        start
-        for branch in branches.values()
-        if any(each.mnemonic in ("BAR", "STS") for each in listing(branch))
-        for start in branch
-    ]
-    inner = [loop[2] for loop in loops if loop[2] <= set(staging)]
-    stores = [loop for loop in inner if any(each.mnemonic == "STS" for each in listing(loop))]
-    widest = max(stores, key=lambda loop: sum(each.mnemonic == "STS" for each in listing(loop)), default=frozenset())
-    return Loop(
-        listing(always),
-        listing(members - always - set(staging)),
-        listing(staging),
-        listing(widest),
-    )
+    outer = [loop[2] for loop in loops if members < loop[2]]
+    staging = [loop for loop in outer if any(each.mnemonic == "STS" for each in listing(loop))]
+    around = min(staging, key=len, default=frozenset())
+    inner = frozenset[int]().union(*(loop[2] for loop in loops if loop[2] < around))
+    return Loop(listing(always), listing(members - always), listing(around - inner))

@@ -11,16 +11,17 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bench.kernels.loops import Loop, main_loop
+from bench.kernels.loops import main_loop
 from bench.kernels.machine_code import MachineCode
-from bench.kernels.plan import Plan, Planner
+from bench.kernels.plan import Planner
 from bench.kernels.sass import Instruction
 from bench.kernels.shapes import Layer
 from bench.kernels.units import Unit, access_bytes, tally, weights_of
 
 LANES = 32
-PANEL_WARPS = 4
-BLOCK_ROWS = 128
+PANEL_ROWS = 32
+PANEL_COLUMNS = 64
+PANEL_WEIGHTS = PANEL_ROWS * PANEL_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,16 @@ class Card:
     clock: float
     memory_rate: float  # bytes per second
     l2_rate: float  # bytes per cycle, all multiprocessors together
-    shared_bytes: int
     registers: int
 
 
 def v100(name: str, bandwidth_gb_s: float, fp16_tflops: float) -> Card:
-    """80 multiprocessors, 96 KB of shared memory and 65536 registers each (CUDA C++ programming guide, 7.0).
+    """80 multiprocessors, 65536 registers each (CUDA C++ programming guide, 7.0).
 
     L2: 2048 bytes per cycle (A100 white paper, which compares its own with that of the V100).
     """
     clock = fp16_tflops * 1e12 / (80 * 8 * 64 * 2)
-    return Card(name, 80, clock, bandwidth_gb_s * 1e9, 2048, 96 * 1024, 65536)
+    return Card(name, 80, clock, bandwidth_gb_s * 1e9, 2048, 65536)
 
 
 CYCLES = {
@@ -70,45 +70,63 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel's main loop: what one warp does for each weight, and for each 16 bytes that a thread stages.
+    """A kernel's main loop, and the loop around it that brings the next activations to shared memory.
 
-    counts, staging: warp instructions by unit. shared_cycles: of a multiprocessor's shared memory and L1 cache (128
-    bytes per cycle; each access of the loop is taken to move what all lanes ask for, though lanes share activations).
+    counts: warp instructions of a round by unit, for `weights` weights. around: those of a round of the outer loop, in
+    which a warp multiplies `around_panels` panels. shared_cycles, around_shared_cycles: of a multiprocessor's shared
+    memory and L1 cache, 128 bytes each; every access is taken to move what all lanes ask for, though lanes share
+    activations.
     """
 
     name: str
     tokens: int
+    warps: int
     bytes_per_weight: float
     registers: int
+    spilled: bool
     weights: int
     counts: Counter[Unit]
     shared_cycles: float
-    staging: Counter[Unit]
-    staging_pieces: int
-    spilled: bool
+    around: Counter[Unit]
+    around_shared_cycles: float
+    around_panels: float
+
+    def of_panel(self, unit: Unit) -> float:
+        """Warp instructions for one panel."""
+        panel = self.counts[unit] * PANEL_WEIGHTS / self.weights
+        return panel + (self.around[unit] / self.around_panels if self.around_panels else 0.0)
 
     def per_weight(self, *units: Unit) -> float:
-        """Instructions of one thread for one weight."""
-        return sum(self.counts[unit] for unit in units or Unit) * LANES / self.weights
+        """Instructions of one thread for one weight: of these units, or of all."""
+        return sum(self.of_panel(unit) for unit in units or Unit) * LANES / PANEL_WEIGHTS
+
+    @property
+    def panel_shared_cycles(self) -> float:
+        around = self.around_shared_cycles / self.around_panels if self.around_panels else 0.0
+        return self.shared_cycles * PANEL_WEIGHTS / self.weights + around
 
 
-def kernel_of(code: MachineCode, name: str) -> Kernel:
+def kernel_of(code: MachineCode, name: str, planner: Planner) -> Kernel:
+    """Raises ValueError when the machine code has another form than this model knows."""
     tokens = int(name.rsplit("_", 1)[1])
-    function = code.functions[name]
-    loop: Loop = main_loop(function)
+    warps = planner.warps(tokens)
+    loop = main_loop(code.functions[name])
     counted = (*loop.always, *loop.sometimes)
     resources = code.resources[name]
+    staged_values = sum(access_bytes(each) // 2 for each in loop.around if each.mnemonic == "STS") * LANES * warps
     return Kernel(
         name=name,
         tokens=tokens,
+        warps=warps,
         bytes_per_weight=0.5 + 1 / 16 if name.startswith("nvfp4") else 1.0,
         registers=resources.registers,
-        weights=weights_of(loop.always, tokens // 8),
+        spilled=resources.spill_stores + resources.spill_loads > 0,
+        weights=weights_of(loop.always, -(-tokens // 8)),
         counts=tally(counted),
         shared_cycles=_moved(counted),
-        staging=tally(loop.staging_loop),
-        staging_pieces=sum(each.mnemonic == "STS" for each in loop.staging_loop),
-        spilled=resources.spill_stores + resources.spill_loads > 0,
+        around=tally(loop.around),
+        around_shared_cycles=_moved(loop.around),
+        around_panels=staged_values / tokens / PANEL_COLUMNS,
     )
 
 
@@ -120,9 +138,10 @@ def _moved(instructions: Iterable[Instruction]) -> float:
 
 @dataclass(frozen=True)
 class Bound:
-    """Seconds that each resource needs alone, by its name; `memory` is the floor of all."""
+    """Seconds that each resource needs alone, by its name; `memory` is the floor of all. resident: thread blocks on a
+    multiprocessor."""
 
-    plan: Plan
+    blocks: int
     resident: int
     seconds: dict[str, float]
 
@@ -135,38 +154,32 @@ class Bound:
         return self.seconds[self.limiter]
 
 
-def resident_blocks(card: Card, registers: int) -> int:
+def resident_blocks(card: Card, registers: int, warps: int) -> int:
     """Thread blocks that the registers of a multiprocessor allow; a warp's are dealt out in steps of 256."""
     warp = -(-registers * LANES // 256) * 256
-    return min(32, card.registers // (warp * PANEL_WARPS))
+    return min(card.registers // (warp * warps), 64 // warps)
 
 
 def bound(card: Card, kernel: Kernel, planner: Planner, layer: Layer, m: int) -> Bound:
     """Of m tokens (at most the kernel's) with the layer's weight."""
-    groups, panels = -(-layer.n // BLOCK_ROWS), -(-layer.k // 64)
-    resident = resident_blocks(card, kernel.registers)
-    plan = planner.plan(m, layer.n, layer.k, card.multiprocessors, card.shared_bytes, resident, 16)
-    weights = groups * BLOCK_ROWS * panels * 64
-    # Every thread block stages its share's columns for each of its rows of blocks, unless one chunk holds all of k.
-    chunks = -(-panels * 64 // plan.chunk)
-    stagings = plan.blocks if chunks == 1 else groups * chunks + plan.blocks
-    staged_bytes = stagings * m * plan.chunk * 2
-    pieces = staged_bytes / 16
-
+    panels = -(-layer.k // PANEL_COLUMNS)
+    row_blocks = -(-layer.n // (PANEL_ROWS * kernel.warps))
+    resident = resident_blocks(card, kernel.registers, kernel.warps)
+    blocks = planner.blocks(m, layer.n, layer.k, card.multiprocessors, resident)
+    # Warps past the last group of rows work like the others.
+    work = row_blocks * kernel.warps * panels
     parts = card.multiprocessors * 4 * card.clock
-    rounds = weights / kernel.weights
-    staging_rounds = pieces / (LANES * kernel.staging_pieces) if kernel.staging_pieces else 0.0
-    counts = {unit: kernel.counts[unit] * rounds + kernel.staging[unit] * staging_rounds for unit in Unit}
-    weight_bytes = weights * kernel.bytes_per_weight
+    weight_bytes = -(-layer.n // PANEL_ROWS) * panels * PANEL_WEIGHTS * kernel.bytes_per_weight
+    staged_bytes = row_blocks * panels * PANEL_COLUMNS * m * 2
     seconds = {
         "memory": (weight_bytes + m * layer.k * 2 + m * layer.n * 2) / card.memory_rate,
         "L2": (weight_bytes + staged_bytes) / (card.l2_rate * card.clock),
-        "issue": sum(counts.values()) / parts,
-        "shared memory": (kernel.shared_cycles * rounds + 2 * staged_bytes / 128) / (card.multiprocessors * card.clock),
+        "issue": sum(kernel.of_panel(unit) for unit in Unit) * work / parts,
+        "shared memory": kernel.panel_shared_cycles * work / (card.multiprocessors * card.clock),
     }
     for name, units in GROUPS.items():
-        seconds[name] = sum(counts[unit] * CYCLES[unit] for unit in units) / parts
-    return Bound(plan, resident, seconds)
+        seconds[name] = sum(kernel.of_panel(unit) * CYCLES[unit] for unit in units) * work / parts
+    return Bound(blocks, resident, seconds)
 
 
 def budget_per_weight(card: Card, bytes_per_weight: float) -> dict[str, float]:

@@ -51,8 +51,8 @@ def main() -> int:
             return 2
         planner = compiled_planner(SOURCES, Path(folder))
         card = volta.v100(model.name, model.bandwidth_gb_s, model.fp16_tflops)
-        kernels = kernels_of(code)
-        print("\n".join(counts(given.arch, kernels)))
+        kernels = kernels_of(code, planner)
+        print("\n".join(counts(given.arch, card, kernels)))
         if given.arch != "sm_70":
             return 0
         print()
@@ -67,26 +67,30 @@ def main() -> int:
     return int(not held)
 
 
-def kernels_of(code: MachineCode) -> list[volta.Kernel]:
+def kernels_of(code: MachineCode, planner: Planner) -> list[volta.Kernel]:
     """Those with a main loop that is in this machine code: quad pairs are emulated by a call from 8.0 on."""
     kinds = ("quad_pairs", "octets") if code.architecture == "sm_70" else ("octets",)
-    names = [f"{form}_panels_{kind}_{size}" for form in ("nvfp4", "fp8") for kind in kinds for size in (8, 16, 32, 64)]
-    return [volta.kernel_of(code, name) for name in names]
+    sizes = sorted({planner.tokens(m) for m in TOKENS})
+    names = [f"{form}_panels_{kind}_{size}" for form in ("nvfp4", "fp8") for kind in kinds for size in sizes]
+    return [volta.kernel_of(code, name, planner) for name in names]
 
 
-def counts(architecture: str, kernels: Sequence[volta.Kernel]) -> list[str]:
+def counts(architecture: str, card: volta.Card, kernels: Sequence[volta.Kernel]) -> list[str]:
     rows = [
         [
             kernel.name + (" SPILLS" if kernel.spilled else ""),
             str(kernel.registers),
-            str(kernel.weights),
+            str(volta.resident_blocks(card, kernel.registers, kernel.warps) * kernel.warps),
             *(figure(kernel.per_weight(unit), 2) for unit in Unit),
             figure(kernel.per_weight(), 3),
         ]
         for kernel in kernels
     ]
-    head = ["kernel", "registers", "weights", *(unit.value for unit in Unit), "all"]
-    return [f"Instructions of a thread for one weight in the main loop, {architecture}", *table(head, rows)]
+    head = ["kernel", "registers", "warps", *(unit.value for unit in Unit), "all"]
+    return [
+        f"Instructions of a thread for one weight in the main loops, and resident warps of a multiprocessor, {architecture}",
+        *table(head, rows),
+    ]
 
 
 def assumptions(card: volta.Card) -> list[str]:
@@ -103,7 +107,7 @@ def budgets(card: volta.Card, kernels: Sequence[volta.Kernel]) -> tuple[bool, li
     """Whether the kernels for few tokens stay below what the card can do at its memory's speed, and the table."""
     held, rows = True, []
     for kernel in kernels:
-        if kernel.tokens != FEW_TOKENS or "quad_pairs" not in kernel.name:
+        if kernel.tokens > FEW_TOKENS or "quad_pairs" not in kernel.name:
             continue
         budget = volta.budget_per_weight(card, kernel.bytes_per_weight)
         for name, units in {"issue": tuple(Unit), **volta.GROUPS}.items():
@@ -142,7 +146,7 @@ def predict(
                         "layer": asdict(layer),
                         "m": m,
                         "kernel": kernel.name,
-                        "plan": asdict(found.plan),
+                        "blocks": found.blocks,
                         "resident_blocks": found.resident,
                         "model_seconds": found.seconds,
                         "model_bound": found.longest,
