@@ -87,10 +87,8 @@ def counts(architecture: str, card: volta.Card, kernels: Sequence[volta.Kernel])
         for kernel in kernels
     ]
     head = ["kernel", "registers", "warps", *(unit.value for unit in Unit), "all"]
-    return [
-        f"Instructions of a thread for one weight in the main loops, and resident warps of a multiprocessor, {architecture}",
-        *table(head, rows),
-    ]
+    title = f"Instructions of a thread for one weight in the main loops, {architecture}; warps that fit"
+    return [title, *table(head, rows)]
 
 
 def assumptions(card: volta.Card) -> list[str]:

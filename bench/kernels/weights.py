@@ -15,7 +15,6 @@ from bench.kernels import reference
 
 FORMATS = ("nvfp4", "fp8 tensor", "fp8 channel", "fp8 block")
 FP8_BLOCK = 128
-PANEL_GROUP_ROWS = 128  # rows that one count of arrivals stands for
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,9 @@ def _looked_up(values: list[float], codes: torch.Tensor) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64, device=codes.device)[codes.long()]
 
 
-def _arrivals(n: int, device: torch.device) -> torch.Tensor:
-    return torch.zeros(-(-n // PANEL_GROUP_ROWS), dtype=torch.int32, device=device)
+def _arrivals(codes: torch.Tensor) -> torch.Tensor:
+    """As vllm_volta.layout.new_arrivals, which needs vLLM: one for each group of rows."""
+    return torch.zeros(codes.shape[0], dtype=torch.int32, device=codes.device)
 
 
 def nvfp4(
@@ -109,7 +109,7 @@ def nvfp4(
     exact = values * spread * per_row.double()[:, None]
     factors = tuple(torch.tensor(globals_, dtype=torch.float32).mul(2.0**14).tolist())
     return Weight(
-        "nvfp4", n, k, codes, scales, row_scale, _arrivals(n, device), fragments, exact, 0, widths, factors
+        "nvfp4", n, k, codes, scales, row_scale, _arrivals(codes), fragments, exact, 0, widths, factors
     )  # fmt: skip
 
 
@@ -123,9 +123,7 @@ def fp8(values: torch.Tensor, row_scale: torch.Tensor, block_scale: torch.Tensor
     name = "fp8 block" if block_scale is not None else "fp8 channel"
     codes = panels.fp8_panels(values.view(torch.float8_e4m3fn), fragments)
     block = FP8_BLOCK if block_scale is not None else 0
-    return Weight(
-        name, n, k, codes, block_scale, row_scale * 2.0**8, _arrivals(n, values.device), fragments, exact, block
-    )
+    return Weight(name, n, k, codes, block_scale, row_scale * 2.0**8, _arrivals(codes), fragments, exact, block)
 
 
 def random_weight(format_: str, n: int, k: int, fragments: int, generator: torch.Generator) -> Weight:
@@ -166,7 +164,7 @@ def random_panels(format_: str, n: int, k: int, fragments: int, generator: torch
         scales = random_bytes(groups, width, 128) % 24 + 0x28
         codes = random_bytes(groups, width, 1024)
         return Weight(
-            "nvfp4", n, k, codes, scales, row_scale, _arrivals(n, device), fragments, None, 0, (n,), (0.5,)
+            "nvfp4", n, k, codes, scales, row_scale, _arrivals(codes), fragments, None, 0, (n,), (0.5,)
         )  # fmt: skip
     codes = random_bytes(groups, width, 2048)
     # The highest exponent bit of both codes of each half word (panels.h): without it no code is NaN.
@@ -176,4 +174,4 @@ def random_panels(format_: str, n: int, k: int, fragments: int, generator: torch
         shape = (-(-n // FP8_BLOCK), -(-k // FP8_BLOCK))
         scales = torch.rand(shape, device=device, generator=generator) + 0.5
     block = FP8_BLOCK if scales is not None else 0
-    return Weight(format_, n, k, codes, scales, row_scale, _arrivals(n, device), fragments, None, block)
+    return Weight(format_, n, k, codes, scales, row_scale, _arrivals(codes), fragments, None, block)
