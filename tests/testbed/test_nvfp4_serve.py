@@ -30,6 +30,7 @@ from tests.safetensors_files import write_safetensors
 from tests.testbed import patched_runtime, sources
 from tests.testbed.command import Onecat
 from tests.testbed.ports import free_port
+from tests.testbed.volta_kernels.panel_checks import QUAD_PAIRS, nvfp4_panel, scale_panel
 
 pytestmark = pytest.mark.engine
 
@@ -58,6 +59,7 @@ start:
 env:
   # To ask each rank what it holds.
   VLLM_SERVER_DEV_MODE: "1"
+  VLLM_VOLTA_PANELS: "{panels}"
   PYTHONPATH: {probe}
 serve:
   max-model-len: {length}
@@ -69,6 +71,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "two ranks of tensor parallelism": {"tensor-parallel-size": 2},
     "two stages of a pipeline": {"pipeline-parallel-size": 2},
 }
+# Keeps weights repacked for tensor cores, as on a GPU; the other layouts as the checkpoint has them.
+IN_PANELS = "two ranks of tensor parallelism"
 KERNEL = {"name": "VoltaNvFp4LinearKernel", "use": "NVFP4"}
 
 
@@ -137,13 +141,14 @@ def named_quasar(converted: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def configure(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path, str], Path]:
+def configure(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Writes the onecat.yaml of a deployment; all share a file, a port and a name unless another one is given."""
     folder, port = tmp_path_factory.mktemp("site"), free_port()
 
-    def write(model: Path, name: str = "nvfp4") -> Path:
+    def write(model: Path, name: str = "nvfp4", *, panels: bool = False) -> Path:
         path = folder / f"{name}.yaml"
         values = {"name": name, "model": model, "port": port, "probe": PROBE, "length": LENGTH}
+        values["panels"] = int(panels)
         path.write_text(CONFIGURATION.format(**values), encoding="utf-8")
         return path
 
@@ -152,14 +157,15 @@ def configure(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path, str],
 
 @pytest.fixture(scope="module")
 def served(
-    command: Onecat, converted: Path, named_quasar: Path, configure: Callable[[Path], Path]
+    command: Onecat, converted: Path, named_quasar: Path, configure: Callable[..., Path]
 ) -> Iterator[Callable[[str], Served]]:
     """Gives what the server answers in one of LAYOUTS; each is started when it is first asked for."""
     found: dict[str, Served] = {}
 
     def serve(layout: str) -> Served:
         if layout not in found:
-            configuration = configure(named_quasar if "quasar" in layout else converted)
+            model = named_quasar if "quasar" in layout else converted
+            configuration = configure(model, panels=layout == IN_PANELS)
             found[layout] = serve_and_ask(command, configuration, LAYOUTS[layout])
         return found[layout]
 
@@ -227,6 +233,8 @@ def test_log_up_and_status_name_the_kernel(layout: str, served: Callable[[str], 
     found = served(layout)
     assert "vllm_volta registered VoltaNvFp4LinearKernel for nvfp4" in found.log
     assert "Using VoltaNvFp4LinearKernel for NVFP4 GEMM" in found.log
+    assert ("NVFP4 weights stay 4-bit in memory, in panels of quad pairs" in found.log) == (layout == IN_PANELS)
+    assert ("at each call, tile by tile: VLLM_VOLTA_PANELS=0" in found.log) == (layout != IN_PANELS)
     assert "ERROR" not in found.log
     assert found.up["engine"]["kernels"] == [KERNEL] == found.status["engine"]["kernels"]
     assert re.search(r"NVFP4 kernel +VoltaNvFp4LinearKernel", found.shown)
@@ -242,7 +250,7 @@ def test_each_rank_holds_its_part_of_codes_and_scales(
     layers = numpy.array_split(range(4), len(ranks) // tensor_parallel)
     for number, rank in enumerate(ranks):
         wanted = quantised_parameters(
-            converted, tensor_parallel, number % tensor_parallel, layers[number // tensor_parallel]
+            converted, tensor_parallel, number % tensor_parallel, layers[number // tensor_parallel], layout == IN_PANELS
         )
         found = {name: rank["parameters"].get(name) for name in wanted}
         assert found == wanted
@@ -258,8 +266,11 @@ def test_weights_take_the_memory_that_is_predicted(
     flags = {"max-model-len": LENGTH, "dtype": "float32", **LAYOUTS[layout]}
     settings = resolved_settings(flags, checkpoint.architecture, device, "0.27.1", platform="cpu")
     predicted = [each.weights for each in estimate(checkpoint, [device] * 2, settings).per_gpu]
+    # Panels have a scale of float32 for each row, which counts in a model as narrow as this one.
     held = [
-        sum(each["bytes"] for each in rank["parameters"].values()) + rank["buffers"] for rank in served(layout).ranks
+        sum(each["bytes"] for name, each in rank["parameters"].items() if not name.endswith(".weight_row_scale"))
+        + rank["buffers"]
+        for rank in served(layout).ranks
     ]
     print(f"{layout}: {held} bytes of weights, predicted {predicted}")
     assert predicted == pytest.approx(held, rel=0.001)
@@ -274,21 +285,42 @@ JOINED = {
 }
 
 
-def quantised_parameters(checkpoint: Path, ranks: int, rank: int, layers: Any) -> dict[str, dict[str, Any]]:
+def quantised_parameters(
+    checkpoint: Path, ranks: int, rank: int, layers: Any, in_panels: bool
+) -> dict[str, dict[str, Any]]:
     """What a rank of tensor parallelism must hold of these layers, from the bytes of the checkpoint."""
     source = open_source(checkpoint, ("model.safetensors",))
     found = {}
     for layer in layers:
         for joined, (modules, axis) in JOINED.items():
             begin = f"model.layers.{layer}"
+            mine = {}
             for kept, stored in (("weight", "weight_packed"), ("weight_scale", "weight_scale")):
                 parts = [source.read(f"{begin}.{module}.{stored}") for module in modules]
-                mine = numpy.concatenate([numpy.split(part, ranks, axis=axis)[rank] for part in parts])
-                found[f"{begin}.{joined}.{kept}"] = described(mine)
+                mine[kept] = numpy.concatenate([numpy.split(part, ranks, axis=axis)[rank] for part in parts])
             scales = numpy.concatenate([source.read(f"{begin}.{module}.weight_global_scale") for module in modules])
             assert len(set(scales.tolist())) == 1, "what an engine joins is converted with one scale"
-            found[f"{begin}.{joined}.weight_global_scale"] = described(numpy.float32(1) / scales[:1])
+            factor = numpy.float32(1) / scales[:1]
+            if in_panels:
+                rows = len(mine["weight"])
+                mine = {kept: panels_of(kept, each) for kept, each in mine.items()}
+                mine["weight_row_scale"] = factor.repeat(rows) * numpy.float32(2**14)
+            else:
+                mine["weight_global_scale"] = factor
+            found |= {f"{begin}.{joined}.{kept}": described(each) for kept, each in mine.items()}
     return found
+
+
+def panels_of(kept: str, stored: Any) -> Any:
+    """Codes or block scales of a checkpoint as panels for quad pairs; rows and columns fill whole ones here."""
+    table = stored.view(numpy.uint8)
+    if kept == "weight":
+        table = numpy.stack((table & 15, table >> 4), axis=-1).reshape(len(table), -1)
+    read, columns = (nvfp4_panel, 64) if kept == "weight" else (scale_panel, 4)
+    rows, width = table.shape[0] // 32, table.shape[1] // columns
+    values = table.tolist()
+    made = [[read(values, row, panel, QUAD_PAIRS) for panel in range(width)] for row in range(rows)]
+    return numpy.array(made, numpy.uint8)
 
 
 def described(array: Any) -> dict[str, Any]:

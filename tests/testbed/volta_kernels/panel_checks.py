@@ -397,7 +397,7 @@ def layers_of_compressed_tensors_become_panels() -> None:
             "weight_scale": ((3, 1, 128), torch.uint8),
             "weight_row_scale": ((96,), torch.float32),
         }
-        assert dict(layer.named_buffers())["volta_arrivals"].tolist() == [0]
+        assert dict(layer.named_buffers())["volta_arrivals"].tolist() == [0, 0, 0]
         assert "volta_arrivals" not in layer.state_dict()
         assert (layer.volta_widths, len(layer.volta_factors)) == ([48, 32, 16], 3)
 

@@ -56,8 +56,8 @@ def is_eager() -> bool:
 
 
 def new_arrivals(codes: torch.Tensor) -> torch.Tensor:
-    """The zeros that the kernels for these panels count in: int32, one for each row of thread blocks."""
-    return torch.zeros(-(-codes.shape[0] // panels.PANEL_WARPS), dtype=torch.int32, device=codes.device)
+    """The zeros that the kernels for these panels count in: int32, one for each group of rows, more than any needs."""
+    return torch.zeros(codes.shape[0], dtype=torch.int32, device=codes.device)
 
 
 def _missing(weight: torch.Tensor, dtype: torch.dtype, operator: str) -> str | None:

@@ -53,8 +53,8 @@ def nvfp4_panel_linear(
 
     x: [..., k] in float16, bfloat16 or float32, which is also the type of the result. codes, scales, fragments: as
     panels.nvfp4_panels makes them. row_scale: float32 [n], the global scale of each row times NVFP4_UNIT. widths: rows
-    of the logical matrices that the layer is fused from; factors: the row_scale of each of them. arrivals: int32, one
-    zero for panels.PANEL_WARPS groups of rows; zeros again afterwards, so two calls may not run at the same time.
+    of the logical matrices that the layer is fused from; factors: the row_scale of each of them. arrivals: int32, zeros
+    for each group of rows and zeros again afterwards, so two calls for one layer may not run at the same time.
     """
     if serves(x, "nvfp4_panels"):
         rows = x.reshape(-1, k)
