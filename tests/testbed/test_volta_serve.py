@@ -26,6 +26,12 @@ SERVED = {
     "compressed-tensors FP8 blocks": ("fp8-block", "fp8-block", "float32", None),
     "DeepSeek's FP8 blocks": ("deepseek", "fp8-block", "bfloat16", None),
 }
+# Served once more with weights as panels: checkpoint, data type, --quantization, fragments.
+PANELS = {
+    "compressed-tensors NVFP4": ("nvfp4", "float32", None, "quad-pairs"),
+    "ModelOpt NVFP4": ("modelopt", "bfloat16", None, "octets"),
+    "DeepSeek's FP8 blocks": ("deepseek", "bfloat16", None, "octets"),
+}
 # A KV cache of five blocks of 16 tokens, one of which vLLM keeps for itself; the context length is vLLM's choice.
 FITTED = ("nvfp4-twin", "float32", "fitted")
 FIVE_BLOCKS = {"block_size": 16, "num_gpu_blocks_override": 5}
@@ -42,8 +48,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def answers(patched_runtime: PatchedRuntime, models: Path) -> dict[tuple[str, str, str | None], dict[str, Any]]:
-    """Greedy answers by checkpoint, data type and --quantization, all from one process."""
+def answers(patched_runtime: PatchedRuntime, models: Path) -> dict[tuple[str | None, ...], dict[str, Any]]:
+    """Greedy answers by checkpoint, data type, --quantization and, of panels, fragments, all from one process."""
+    wanted: list[tuple[str | None, ...]]
     wanted = [(name, dtype, quantization) for name, _, dtype, quantization in SERVED.values()]
     wanted += sorted({(f"{twin}-twin", dtype, None) for _, twin, dtype, _ in SERVED.values()})
     wanted.append(("fp8-block", "float32", "quasar_nvfp4"))
@@ -51,6 +58,11 @@ def answers(patched_runtime: PatchedRuntime, models: Path) -> dict[tuple[str, st
         {"model": str(models / name), "dtype": dtype, "quantization": quantization}
         for name, dtype, quantization in wanted
     ]
+    for name, dtype, quantization, fragments in PANELS.values():
+        wanted.append((name, dtype, quantization, fragments))
+        variables = {"VLLM_VOLTA_PANELS": "1", "VLLM_VOLTA_FRAGMENTS": fragments}
+        served = {"model": str(models / name), "dtype": dtype, "quantization": quantization}
+        documents.append({**served, "environment": variables})
     wanted.append(FITTED)
     documents.append({"model": str(models / FITTED[0]), "dtype": FITTED[1], "max_model_len": -1, **FIVE_BLOCKS})
     # Where the processor has AMX, vLLM's own kernel for FP8 blocks stands before ours.
@@ -69,6 +81,15 @@ def test_answers_are_those_of_the_dequantised_model(case: str, answers: Any) -> 
     for ours, theirs in zip(found["logprobs"], expected["logprobs"], strict=True):
         assert ours == pytest.approx(theirs, abs=tolerance)
     assert len({token for tokens in found["tokens"] for token in tokens}) > 4, "noise, not one token again and again"
+
+
+@pytest.mark.parametrize("case", PANELS)
+def test_panels_answer_as_rows_do_to_the_last_bit(case: str, answers: Any) -> None:
+    found, expected = answers[PANELS[case]], answers[PANELS[case][:3]]
+    assert found["tokens"] == expected["tokens"]
+    assert found["logprobs"] == expected["logprobs"]
+    kind = PANELS[case][3].replace("-", " ")
+    assert any(f"-bit in memory, in panels of {kind}, which PyTorch undoes" in line for line in found["log"])
 
 
 @pytest.mark.parametrize("kind", CHOSEN)

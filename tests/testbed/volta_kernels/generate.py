@@ -1,8 +1,8 @@
 """Greedy answers of several checkpoints in one process: `python generate.py '[{...}, ...]'`, JSON on standard output.
 
-Each document is the arguments of vllm.LLM. Answers: {"tokens", "logprobs", "log"}, or {"refused"}. Where the context
-length is left to vLLM (-1): {"max_model_len", "steps"}, the length and how many steps a request of that length takes,
-None for one that is not finished after STEPS.
+Each document is the arguments of vllm.LLM, and `environment`: variables while it answers. Answers: {"tokens",
+"logprobs", "log"}, or {"refused"}. Where the context length is left to vLLM (-1): {"max_model_len", "steps"}, the
+length and how many steps a request of that length takes, None for one that is not finished after STEPS.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ def main() -> None:
     found = []
     for arguments in json.loads(sys.argv[1]):
         lines.clear()
+        variables = arguments.pop("environment", {})
+        os.environ.update(variables)
         found.append(answer(vllm, arguments) | {"log": list(lines)})
+        for name in variables:
+            del os.environ[name]
     json.dump(found, output)
 
 
