@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 import torch
 
-NORM_LIMIT = 2e-4
-"""Largest relative error by norm at K = 8192. Rounding normally distributed results to fp16 makes 1.8e-4 to 2.15e-4
-of it alone, whatever the kernel: what exceeds the limit has to be that rounding."""
-SUMMATION_LIMIT = 5e-5
-"""What summation may add to the rounding, by squares: a quarter of the limit."""
-ENOUGH_RESULTS = 4096
-"""So many results make the error of rounding an average rather than chance."""
+from bench.kernels.findings import Comparison
+
 LARGEST_HALF = 65504.0
 OVERFLOW = 65520.0  # from here on fp16 rounds to infinity
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """error: by norm, relative, over finite results. rounding: the same of the float64 result rounded to fp16.
-    worst: largest deviation in units of what is allowed for that result. wrong: results that may not be so."""
-
-    error: float
-    rounding: float
-    worst: float
-    wrong: int
-    results: int
-
-    @property
-    def summation(self) -> float:
-        """What of the error rounding does not explain."""
-        return math.sqrt(max(0.0, self.error**2 - self.rounding**2))
 
 
 def compare(

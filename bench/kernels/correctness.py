@@ -6,11 +6,12 @@ import itertools
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
-from bench.kernels.comparison import ENOUGH_RESULTS, NORM_LIMIT, SUMMATION_LIMIT, Comparison, compare
+from bench.kernels.comparison import compare
+from bench.kernels.findings import NORM_LIMIT, SUMMATION_LIMIT, Claim
 from bench.kernels.weights import FORMATS, Weight, fp8, nvfp4, random_weight
 
 QUAD_PAIRS, OCTETS = 0, 1
@@ -19,36 +20,6 @@ TOKENS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 31, 32, 33, 64, 65, 130)
 FEW_TOKENS = (1, 8, 17, 64, 65)
 RAGGED = tuple(itertools.product((1, 31, 33, 4120), (16, 48, 64, 80, 8192)))
 FEW_RAGGED = ((1, 16), (31, 80), (33, 48), (4120, 64), (33, 8192))
-
-
-@dataclass
-class Claim:
-    """What is claimed of the kernels, over how many cases, what was found wrong, and the worst figures."""
-
-    name: str
-    cases: int = 0
-    wrong: list[str] = field(default_factory=list)
-    worst_error: float = 0.0
-    worst_summation: float = 0.0
-    seconds: float = 0.0
-
-    def see(self, condition: bool, what: str) -> None:
-        self.cases += 1
-        if not condition:
-            self.wrong.append(what)
-
-    def see_result(self, found: Comparison, what: str, rounded_weights: bool = False) -> None:
-        """Hold the errors by norm to their limits where there are results enough for them to be averages."""
-        self.worst_error = max(self.worst_error, found.error if found.results >= ENOUGH_RESULTS else 0.0)
-        self.worst_summation = max(self.worst_summation, found.summation)
-        held = found.wrong == 0
-        if found.results >= ENOUGH_RESULTS and not rounded_weights:
-            held = held and found.summation <= SUMMATION_LIMIT
-        self.see(
-            held,
-            f"{what}: {found.wrong} of {found.results} results wrong, error {found.error:.2e} (rounding alone "
-            f"{found.rounding:.2e}), worst {found.worst:.2f} of what is allowed",
-        )
 
 
 @dataclass(frozen=True)

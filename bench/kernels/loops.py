@@ -23,7 +23,7 @@ def blocks(function: Function) -> dict[int, Block]:
     after = dict(zip(addresses, addresses[1:], strict=False))
     ends = [each for each in function.instructions if each.target is not None or not each.falls_through]
     starts = {addresses[0], *(after[each.address] for each in ends if each.address in after)}
-    starts |= {function.labels[each.target] for each in ends if each.target in function.labels}
+    starts |= {function.labels[target] for each in ends if (target := each.target) in function.labels and target}
     found: dict[int, Block] = {}
     current: list[Instruction] = []
     for instruction in function.instructions:

@@ -7,6 +7,7 @@ CUDA 12 (`pip download --no-deps triton==3.4.0`, unpack, triton/backends/nvidia/
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.kernels.sass import Function, functions
-from tests.unit.volta.device_compiler import Kernel, assemble, ptx_of
+from tests.unit.volta.device_compiler import assemble, ptx_of
+
+MOST_THREADS = re.compile(r"\.entry (\w+)\([^)]*\)\s*\.maxntid (\d+)")
 
 
 class MissingTool(Exception):
@@ -22,23 +25,39 @@ class MissingTool(Exception):
 
 
 @dataclass(frozen=True)
+class Resources:
+    """Of one thread: registers, and bytes that go to memory and back for want of them."""
+
+    registers: int
+    spilled_bytes: int
+
+
+@dataclass(frozen=True)
 class MachineCode:
-    """All kernels for one architecture: what they do and which resources they take, by their names."""
+    """All kernels for one architecture: what they do, which resources they take, threads of a block, by their names."""
 
     architecture: str
     functions: dict[str, Function]
-    resources: dict[str, Kernel]
+    resources: dict[str, Resources]
+    threads: dict[str, int]
 
 
 def machine_code(sources: Path, architecture: str, nvdisasm: Path, scratch: Path) -> MachineCode:
     """device_code.cu in `sources` as compute_70 PTX, assembled for `architecture` (as sm_70)."""
     unit = sources / "device_code.cu"
-    kernels = assemble(ptx_of(unit.read_text(encoding="utf-8"), unit.name, sources), scratch, architecture)
+    ptx = ptx_of(unit.read_text(encoding="utf-8"), unit.name, sources)
+    kernels = assemble(ptx, scratch, architecture)
     command = [str(nvdisasm), "-c", str(scratch / "kernels.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise MissingTool(f"{nvdisasm} does not read {architecture}: {done.stderr.strip()}")
-    return MachineCode(architecture, functions(done.stdout), {kernel.name: kernel for kernel in kernels})
+    resources = {each.name: Resources(each.registers, each.spill_stores + each.spill_loads) for each in kernels}
+    return MachineCode(architecture, functions(done.stdout), resources, most_threads(ptx))
+
+
+def most_threads(ptx: str) -> dict[str, int]:
+    """Of the kernels that say how many threads a block has at most, by their names."""
+    return {name: int(count) for name, count in MOST_THREADS.findall(ptx)}
 
 
 def find_nvdisasm(given: Path | None) -> Path:

@@ -4,62 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 
 import torch
 from vllm_volta import ops
 
+from bench.kernels.findings import Crossing, Row
 from bench.kernels.shapes import Layer
 from bench.kernels.timing import copies_past_cache, seconds_of
 from bench.kernels.weights import Weight, random_panels
-
-
-@dataclass(frozen=True)
-class Row:
-    """One multiplication of m tokens. seconds: of the layer's operator; half_seconds: of torch's fp16 matmul.
-
-    moved: bytes that the multiplication with panels reads and writes at least: weights, activations, results.
-    """
-
-    layer: Layer
-    format: str
-    m: int
-    seconds: float
-    half_seconds: float
-    moved: int
-    copy_rate: float
-
-    @property
-    def ratio(self) -> float:
-        """How many times as fast as fp16."""
-        return self.half_seconds / self.seconds
-
-    @property
-    def rate(self) -> float:
-        return self.moved / self.seconds
-
-    @property
-    def record(self) -> dict[str, object]:
-        return {
-            **asdict(self),
-            "ratio": self.ratio,
-            "gb_per_second": self.rate / 1e9,
-            "of_copy": self.rate / self.copy_rate,
-            "tflops": 2e-12 * self.m * self.layer.weights / self.seconds,
-            "half_tflops": 2e-12 * self.m * self.layer.weights / self.half_seconds,
-        }
-
-
-@dataclass(frozen=True)
-class Crossing:
-    """The two ways of multiplying m tokens: with panels in slices of 64, and with dequantised tiles."""
-
-    layer: Layer
-    format: str
-    m: int
-    panels_seconds: float
-    dequantised_seconds: float
-    half_seconds: float
 
 
 def rotated(format_: str, layer: Layer, fragments: int, generator: torch.Generator) -> list[Weight]:

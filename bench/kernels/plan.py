@@ -13,7 +13,7 @@ extern "C" int blocks(int m, int n, int k, int multiprocessors, int resident) {
   return plan_panels(m, n, k, multiprocessors, resident).blocks;
 }
 extern "C" int tokens(int m) { return PANEL_TOKENS[panel_kernel(m)]; }
-extern "C" int warps(int m) { return PANEL_KERNEL_WARPS[panel_kernel(m)]; }
+extern "C" int most() { return MOST_PANEL_TOKENS; }
 """
 
 
@@ -27,9 +27,10 @@ class Planner:
         """The number of tokens in the name of the kernel for m tokens."""
         return int(self.library.tokens(m))
 
-    def warps(self, m: int) -> int:
-        """Warps of its thread blocks, each for 32 rows."""
-        return int(self.library.warps(m))
+    def slices(self, m: int) -> list[int]:
+        """m tokens as they are multiplied one after the other: as many as the last kernel takes, and the rest."""
+        most = int(self.library.most())
+        return [most] * (m // most) + ([m % most] if m % most else [])
 
     def blocks(self, m: int, n: int, k: int, multiprocessors: int, resident: int) -> int:
         """Thread blocks that m tokens and a weight [n, k] are given, where a multiprocessor holds `resident`."""

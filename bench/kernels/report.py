@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bench.kernels.correctness import Claim
-from bench.kernels.performance import Crossing, Row
+from bench.kernels.findings import Claim, Crossing, Row
 from bench.kernels.shapes import Layer
 from bench.kernels.text_table import figure, table
 

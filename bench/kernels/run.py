@@ -23,15 +23,12 @@ import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
-from bench.kernels import installation, shapes  # noqa: E402
-
-if TYPE_CHECKING:
-    from bench.kernels.correctness import Claim
+from bench.kernels import installation, report, shapes  # noqa: E402
+from bench.kernels.findings import Claim  # noqa: E402
 
 GUARDED_SECONDS = 120
 QUICK_TOKENS = (1, 8, 16, 64, 1024)
@@ -122,18 +119,17 @@ def correctness(given: argparse.Namespace, device: object) -> int:
     import torch
 
     from bench.kernels import correctness as claims_module
-    from bench.kernels.report import claims_table
 
     assert isinstance(device, torch.device)
     bench = claims_module.Bench(device, torch.Generator(device).manual_seed(given.seed), given.quick)
     every = {**claims_module.PORTABLE, **claims_module.ON_A_GPU}
     claims = claims_module.try_claims(bench, {name: each for name, each in every.items() if given.claims in name})
-    print("\n".join(["", *claims_table("Against float64", claims)]), flush=True)
+    print("\n".join(["", *report.claims_table("Against float64", claims)]), flush=True)
     wrong = sum(len(claim.wrong) for claim in claims)
     lines: list[dict[str, object]] = [{"guarded": False, **asdict(claim)} for claim in claims]
     if not given.no_guard:
         again, broken, said = guarded(given)
-        print("\n".join(["", *claims_table("Between guard zones, in memory full of NaN", again)]))
+        print("\n".join(["", *report.claims_table("Between guard zones, in memory full of NaN", again)]))
         print(f"guard zones written to: {broken}" + (f"\n{said}" if broken or said else ""), flush=True)
         wrong += broken + sum(len(claim.wrong) for claim in again)
         lines += [{"guarded": True, **asdict(claim)} for claim in again]
@@ -143,8 +139,6 @@ def correctness(given: argparse.Namespace, device: object) -> int:
 
 def guarded(given: argparse.Namespace) -> tuple[list[Claim], int, str]:
     """The claims, the number of broken zones and what the process said; one that fails is a broken zone."""
-    from bench.kernels.correctness import Claim
-
     program = Path(__file__).with_name("guarded.py")
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, str(program), "--extension", str(given.extension), "--scratch", scratch]
@@ -167,7 +161,6 @@ def performance(given: argparse.Namespace, device: object, own: int) -> None:
     import torch
 
     from bench.kernels import performance as measuring
-    from bench.kernels import report
     from bench.kernels.timing import copy_rate
 
     assert isinstance(device, torch.device)

@@ -106,10 +106,10 @@ class Kernel:
         return self.shared_cycles * PANEL_WEIGHTS / self.weights + around
 
 
-def kernel_of(code: MachineCode, name: str, planner: Planner) -> Kernel:
+def kernel_of(code: MachineCode, name: str) -> Kernel:
     """Raises ValueError when the machine code has another form than this model knows."""
     tokens = int(name.rsplit("_", 1)[1])
-    warps = planner.warps(tokens)
+    warps = code.threads[name] // LANES
     loop = main_loop(code.functions[name])
     counted = (*loop.always, *loop.sometimes)
     resources = code.resources[name]
@@ -120,7 +120,7 @@ def kernel_of(code: MachineCode, name: str, planner: Planner) -> Kernel:
         warps=warps,
         bytes_per_weight=0.5 + 1 / 16 if name.startswith("nvfp4") else 1.0,
         registers=resources.registers,
-        spilled=resources.spill_stores + resources.spill_loads > 0,
+        spilled=resources.spilled_bytes > 0,
         weights=weights_of(loop.always, -(-tokens // 8)),
         counts=tally(counted),
         shared_cycles=_moved(counted),

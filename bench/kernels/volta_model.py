@@ -70,9 +70,9 @@ def main() -> int:
 def kernels_of(code: MachineCode, planner: Planner) -> list[volta.Kernel]:
     """Those with a main loop that is in this machine code: quad pairs are emulated by a call from 8.0 on."""
     kinds = ("quad_pairs", "octets") if code.architecture == "sm_70" else ("octets",)
-    sizes = sorted({planner.tokens(m) for m in TOKENS})
+    sizes = sorted({planner.tokens(rows) for m in TOKENS for rows in planner.slices(m)})
     names = [f"{form}_panels_{kind}_{size}" for form in ("nvfp4", "fp8") for kind in kinds for size in sizes]
-    return [volta.kernel_of(code, name, planner) for name in names]
+    return [volta.kernel_of(code, name) for name in names]
 
 
 def counts(architecture: str, card: volta.Card, kernels: Sequence[volta.Kernel]) -> list[str]:
@@ -135,8 +135,13 @@ def predict(
     for form in ("nvfp4", "fp8"):
         for layer in layers:
             for m in TOKENS:
-                kernel = by_name[f"{form}_panels_quad_pairs_{planner.tokens(m)}"]
-                found = volta.bound(card, kernel, planner, layer, m)
+                slices = planner.slices(m)
+                kernel = by_name[f"{form}_panels_quad_pairs_{planner.tokens(slices[0])}"]
+                parts = [
+                    volta.bound(card, by_name[f"{form}_panels_quad_pairs_{planner.tokens(rows)}"], planner, layer, rows)
+                    for rows in slices
+                ]
+                found = parts[0]
                 half = volta.half_seconds(card, fp16_tflops, layer, m)
                 records.append(
                     {
@@ -146,8 +151,9 @@ def predict(
                         "kernel": kernel.name,
                         "blocks": found.blocks,
                         "resident_blocks": found.resident,
-                        "model_seconds": found.seconds,
-                        "model_bound": found.longest,
+                        "model_seconds_of_first": found.seconds,
+                        "launches": len(parts),
+                        "model_bound": sum(part.longest for part in parts),
                         "limiter": found.limiter,
                         "fp16_model_bound": half,
                     }
