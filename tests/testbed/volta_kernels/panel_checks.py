@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -365,6 +366,28 @@ def a_tile_is_multiplied_with_the_factor_of_each_matrix() -> None:
 
 
 @check
+def cublas_adds_in_float32_and_its_settings_stay_as_they_were() -> None:
+    import torch
+    from vllm_volta import ops
+
+    settings = torch.backends.cuda.matmul
+
+    def current() -> tuple[bool, bool]:
+        reduced = settings.allow_fp16_reduced_precision_reduction
+        return reduced, settings.allow_fp16_reduced_precision_reduction_split_k
+
+    kept = current()
+    try:
+        for before in ((True, True), (True, False), (False, True)):
+            settings.allow_fp16_reduced_precision_reduction = before
+            with ops._sums_in_float32():
+                assert not current()[0]
+            assert current() == before
+    finally:
+        settings.allow_fp16_reduced_precision_reduction = kept
+
+
+@check
 def activations_that_kernels_cannot_read_are_copied() -> None:
     import torch
     from vllm_volta import ops
@@ -519,11 +542,51 @@ def new_weights_go_where_those_before_them_lie() -> None:
         told = "the new global scales differ from those that were loaded before"
         refused(lambda: load_again(reload, layer, [1e-4, 4e-4, 8e-4], seed=32), told)
 
+        method, layer = reloadable(factors)
+        with eager():
+            parts = load_again(reload, layer, [1e-4, 4e-4, 8e-4], seed=33)
+        assert_layer(parts, lambda x, bias: method.apply(layer, x, bias), reciprocal=True)
+
 
 @check
-def variables_that_mean_nothing_are_refused() -> None:
+def new_fp8_weights_go_where_those_before_them_lie() -> None:
+    import torch
+    from checks import activations, half_precision, near
+    from vllm.model_executor.layers.quantization.fp8 import Fp8Config, Fp8LinearMethod
+    from vllm.model_executor.model_loader import reload
+    from vllm.model_executor.model_loader.weight_utils import default_weight_loader
+
+    for block in ([128, 128], None):
+        settings = {"activation_scheme": "dynamic"} | ({"weight_block_size": block} if block else {})
+        with half_precision(), environment(VLLM_VOLTA_PANELS="1"):
+            method = Fp8LinearMethod(Fp8Config.from_config({"quant_method": "fp8", **settings}))
+            layer = torch.nn.Module()
+            method.create_weights(layer, 128, [256], 128, 256, torch.float16, weight_loader=default_weight_loader)
+            layer.quant_method = method
+            reload.record_metadata_for_reloading(layer)
+            name = "weight_scale_inv" if block else "weight_scale"
+            with torch.no_grad():
+                layer.weight.copy_(fp8_codes(256, 128, generator(34)))
+                getattr(layer, name).fill_(0.5)
+            method.process_weights_after_loading(layer)
+            places = {each: tensor.data_ptr() for each, tensor in layer.state_dict().items()}
+            assert places.keys() == {"weight", name, "weight_row_scale"}
+            weight, scale = fp8_codes(256, 128, generator(35)), torch.tensor([0.25, 0.75][: 2 if block else 1])
+            reload.initialize_layerwise_reload(layer)
+            layer.weight.weight_loader(layer.weight, weight)
+            getattr(layer, name).weight_loader(getattr(layer, name), scale.reshape(-1, 1) if block else scale)
+            reload.finalize_layerwise_reload(layer, None)
+        assert {each: getattr(layer, each).data_ptr() for each in places} == places
+        x = activations((3,), 128, torch.float16, generator(36))
+        rows = scale.repeat_interleave(256 // len(scale)).reshape(-1, 1)
+        near(method.apply(layer, x), x, (weight.float() * rows).half(), None)
+
+
+@check
+def variables_say_whether_there_are_panels_and_those_that_mean_nothing_are_refused() -> None:
     import torch
     from checks import refused
+    from vllm.config import LoadConfig, VllmConfig, set_current_vllm_config
     from vllm_volta.layout import Layout, layout_for
 
     weight = torch.zeros(1)
@@ -540,6 +603,11 @@ def variables_that_mean_nothing_are_refused() -> None:
     assert octets.reason == (
         "panels of octets, which PyTorch undoes: VLLM_VOLTA_PANELS=1, but there are no compiled kernels for cpu"
     )
+    assert "number of tokens" in chosen(VLLM_VOLTA_PANELS="1", VLLM_BATCH_INVARIANT="1").reason
+    config = VllmConfig(load_config=LoadConfig(load_format="sharded_state"))
+    with set_current_vllm_config(config):
+        found = chosen(VLLM_VOLTA_PANELS="1")
+    assert found == Layout(None, "--load-format sharded_state has no room for panels")
     refused(lambda: chosen(VLLM_VOLTA_PANELS="yes"), "VLLM_VOLTA_PANELS=yes: it may be 0, 1 or unset")
     refused(lambda: chosen(VLLM_VOLTA_PANELS="1", VLLM_VOLTA_FRAGMENTS="wmma"), "it may be quad-pairs, octets or unset")
 
@@ -622,6 +690,17 @@ def environment(**variables: str) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(kept)
+
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """vLLM's configuration as with --enforce-eager."""
+    from vllm.config import VllmConfig, set_current_vllm_config
+
+    config = VllmConfig()
+    object.__setattr__(config, "model_config", types.SimpleNamespace(enforce_eager=True))
+    with set_current_vllm_config(config):
+        yield
 
 
 def loaded_nvfp4(factors: list[float]) -> tuple[Any, Any, list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]]:

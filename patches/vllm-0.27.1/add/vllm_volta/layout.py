@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 import torch
+from vllm import envs
 from vllm.config import get_current_vllm_config_or_none
 
 from vllm_volta import extension, ops, panels
@@ -35,6 +36,8 @@ def layout_for(weight: torch.Tensor, dtype: torch.dtype, operator: str) -> Layou
         raise ValueError(f"{PANELS}={wanted}: it may be 0, 1 or unset")
     if wanted == "0":
         return Layout(None, f"{PANELS}=0")
+    if envs.VLLM_BATCH_INVARIANT:
+        return Layout(None, "VLLM_BATCH_INVARIANT=1, and sums over panels depend on the number of tokens")
     config = get_current_vllm_config_or_none()
     if config is not None and config.load_config.load_format in FORMATS_OF_ENGINES:
         return Layout(None, f"--load-format {config.load_config.load_format} has no room for panels")
