@@ -28,6 +28,7 @@ import pytest
 
 from tests.testbed.base_image import BASE_TAG
 from tests.testbed.cache import Cache
+from tests.unit.volta.device_compiler import PTXAS
 
 RUNTIME_TAG = "onecat-test/cuda-runtime:12.6"
 DEVEL_TAG = "onecat-test/cuda-devel:12.6"
@@ -231,13 +232,16 @@ def archive_of(files: Mapping[str, bytes]) -> bytes:
 
 def fatbin(architecture: int, folder: Path) -> bytes:
     """A fat binary as nvcc embeds it, with machine code for one architecture that ptxas has made."""
-    ptxas = next(Path(sys.prefix).glob("lib/python3.*/site-packages/nvidia/*/bin/ptxas"))
     source, made = folder / f"{architecture}.ptx", folder / f"{architecture}.cubin"
     source.write_text(
         f".version 8.5\n.target sm_{architecture}\n.address_size 64\n.visible .entry nothing()\n{{\n    ret;\n}}\n"
     )
-    subprocess.run([str(ptxas), f"--gpu-name=sm_{architecture}", f"--output-file={made}", str(source)], check=True)
-    code = made.read_bytes()
+    subprocess.run([str(PTXAS), f"--gpu-name=sm_{architecture}", f"--output-file={made}", str(source)], check=True)
+    return fat_binary(made.read_bytes(), architecture)
+
+
+def fat_binary(code: bytes, architecture: int) -> bytes:
+    """A fat binary, as nvcc makes it, of machine code for one architecture."""
     code += b"\0" * (-len(code) % 8)
     entry = struct.pack("<HHIQIIHHIIIQQQ", 2, 0x101, 64, len(code), 0, 0, 7, 1, architecture, 0, 0, 0x11, 0, 0)
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entry) + len(code)) + entry + code
@@ -252,7 +256,15 @@ OPERATORS = {
         "_C_cache_ops::reshape_and_cache",
     ),
     "vllm._moe_C_stable_libtorch": ("_moe_C::topk_softmax",),
-    "vllm_volta._C": ("vllm_volta::dequantize_nvfp4", "vllm_volta::dequantize_fp8"),
+    "vllm_volta._C": (
+        "vllm_volta::dequantize_nvfp4",
+        "vllm_volta::dequantize_fp8",
+        "vllm_volta::nvfp4_panels",
+        "vllm_volta::fp8_panels",
+        "vllm_volta::dequantize_nvfp4_panels",
+        "vllm_volta::dequantize_fp8_panels",
+        "vllm_volta::panel_fragments",
+    ),
 }
 EXTENSION = """\
 #include <Python.h>

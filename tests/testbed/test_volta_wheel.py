@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,13 +25,20 @@ from typing import Any
 import pytest
 
 from onecat.images import NativeRuntime
+from onecat.images.recipe import load_recipe
 from onecat.patching import apply, load_series, unpack
 from onecat.patching.series import ADDED
+from onecat.resources import resource_directory
 from tests.unit.volta.device_compiler import HEADERS
 
 STAND_INS = Path(__file__).parent / "cuda_build"
 SERIES = load_series("vllm-0.27.1")
 VOLTA = SERIES.directory / ADDED / "vllm_volta"
+KERNELS_CMAKE = VOLTA / "kernels.cmake"
+# CUDA 13.0 from the Python packages of the development environment.
+TOOLKIT_13 = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13"
+# How the images' own check reads GPU code.
+SELFTEST = runpy.run_path(str(resource_directory("templates") / "image" / "cuda" / "selftest.py"))
 PLUGIN = "vllm_volta.plugin:register"
 # What vLLM 0.27.1 names as its build requirements, without torch; and those of vllm_volta alone.
 BUILD_TOOLS = (
@@ -94,25 +103,31 @@ class Build:
         path = f"{self.bin}:{STAND_INS / 'toolkit' / 'bin'}:{os.environ['PATH']}"
         kept |= {"PATH": path, "PYTHONPATH": str(STAND_INS / "modules"), "TORCH_CUDA_ARCH_LIST": architectures}
         kept |= {"GIT_ALLOW_PROTOCOL": "none", "VLLM_CUTLASS_SRC_DIR": str(STAND_INS / "cutlass")}
+        kept |= {"STANDIN_PYTHON": sys.executable}
         return kept | ({"STANDIN_CUDA": cuda, "CUDA_HOME": str(STAND_INS / "toolkit")} if cuda else {})
 
-    def setup(self, architectures: str, cuda: str = "12.6") -> Any:
+    def setup(self, architectures: str, cuda: str = "12.6", **variables: str) -> Any:
         """What setup.py hands to setuptools."""
         command = [str(self.bin / "python"), str(STAND_INS / "ask_setup.py")]
-        done = subprocess.run(
-            command, cwd=self.tree, env=self.environment(architectures, cuda), capture_output=True, text=True
-        )
+        environment = self.environment(architectures, cuda) | variables
+        done = subprocess.run(command, cwd=self.tree, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
     def configure(
-        self, architectures: Sequence[str], build: Path, cuda: str = "12.6", headers: Sequence[Path] = ()
+        self,
+        architectures: Sequence[str],
+        build: Path,
+        cuda: str = "12.6",
+        headers: Sequence[Path] = (),
+        device_code: Path | None = None,
     ) -> str:
         """CMake's own words on the whole of CMakeLists.txt; whether it succeeded is its last line."""
         command = [str(self.bin / "cmake"), "-S", str(self.tree), "-B", str(build), "-G", "Ninja"]
         command += [f"-DVLLM_PYTHON_EXECUTABLE={self.bin / 'python'}", f"-DFETCHCONTENT_BASE_DIR={build / 'deps'}"]
         command += [f"-DTorch_DIR={STAND_INS / 'cmake'}", f"-DSTANDIN_ARCHITECTURES={';'.join(architectures)}"]
         command += [f"-DSTANDIN_HEADERS={';'.join(map(str, headers))}"]
+        command += [f"-DVLLM_VOLTA_DEVICE_CODE={device_code}"] if device_code else []
         environment = self.environment(";".join(architectures), cuda)
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert (done.returncode == 0) == ("Build files have been written to" in done.stdout)
@@ -230,6 +245,19 @@ def test_cmake_takes_volta_from_every_toolkit_that_can_compile_for_it(
     assert ("Enabling vllm_volta extension" in log) is has_volta
 
 
+def test_ready_device_code_is_taken_for_any_architecture_and_toolkit(patched: Build, tmp_path: Path) -> None:
+    code = tmp_path / "code.ptx"
+    code.write_text(".version 8.5\n", encoding="utf-8")
+    log = patched.configure(["7.5"], tmp_path / "build", "13.0", device_code=code)
+    assert "Build files have been written to" in log, log[-3000:]
+    assert f"vllm_volta: device code is {code}" in log
+    assert "device_code.fatbin" not in (tmp_path / "build" / "build.ninja").read_text(encoding="utf-8")
+    asked = patched.setup("9.0", "13.0", VLLM_VOLTA_DEVICE_CODE=str(code))
+    assert ["vllm_volta._C", False] in asked["extensions"]
+    log = patched.configure(["7.5"], tmp_path / "missing", "13.0", device_code=tmp_path / "none.ptx")
+    assert f"VLLM_VOLTA_DEVICE_CODE is {tmp_path / 'none.ptx'}, which is no file." in re.sub(r"\s+", " ", log)
+
+
 def test_cmake_says_whether_some_architecture_is_new_enough(patched: Build, tmp_path: Path) -> None:
     cases = [("7.0", 0), ("7.0;7.5", 0), ("7.5;8.0", 1), ("8.6", 1), ("9.0a", 1), ("10.0f;12.1a", 1), ("", 0)]
     script = [f"include({patched.tree}/cmake/utils.cmake)"]
@@ -263,9 +291,11 @@ def test_vllm_volta_alone_is_a_small_wheel_for_every_python(tools: Path, tmp_pat
 
 
 def test_a_wheel_with_kernels_is_not_made_where_no_compiler_is(tools: Path, tmp_path: Path) -> None:
+    toolkit = tmp_path / "no-toolkit"
+    toolkit.mkdir()
     with pytest.raises(subprocess.CalledProcessError) as raised:
-        wheel_of(VOLTA, tools, tmp_path, {"VLLM_VOLTA_CUDA": "1"})
-    assert "No CMAKE_CUDA_COMPILER could be found" in raised.value.stdout
+        wheel_of(VOLTA, tools, tmp_path, {"VLLM_VOLTA_CUDA": "1", "CUDAToolkit_ROOT": str(toolkit)})
+    assert re.search("Could not find `?nvcc`? executable", raised.value.stdout), raised.value.stdout
     assert list(tmp_path.glob("*.whl")) == []
 
 
@@ -276,21 +306,65 @@ def torch_headers(engine_runtime: NativeRuntime) -> Path:
     return headers
 
 
-@pytest.mark.engine
-def test_the_operators_compile_against_torch_without_a_warning(torch_headers: Path) -> None:
-    """The host's part of the extension."""
-    command = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-DUSE_CUDA", "-DPy_LIMITED_API=3"]
-    command += ["-DTORCH_TARGET_VERSION=0x020B000000000000ULL"]
-    headers = (torch_headers, Path(sysconfig.get_path("include")), *HEADERS)
-    command += [option for header in headers for option in ("-isystem", str(header))]
-    subprocess.run([*command, str(VOLTA / "csrc" / "bindings.cpp")], check=True)
+HOST_SOURCES = sorted((VOLTA / "csrc").glob("*.cpp"))
+GPP = ("g++", "-fsyntax-only", "-Wall", "-Wextra", "-Werror")
+# To the files in which nvcc's host compiler would go on: its own front end has read all of the source then.
+NVCC = (str(TOOLKIT_13 / "bin" / "nvcc"), "-x", "cu", "--cuda", "-arch=sm_75")
 
 
 @pytest.mark.engine
-def test_cmake_installs_the_extension_where_python_looks_for_it(
-    patched: Build, torch_headers: Path, tmp_path: Path
+@pytest.mark.parametrize("source", HOST_SOURCES, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    ("compiler", "cuda_headers"),
+    [
+        pytest.param(GPP, HEADERS, id="g++, CUDA 12.6"),
+        pytest.param(GPP, (TOOLKIT_13 / "include",), id="g++, CUDA 13.0"),
+        pytest.param(NVCC, (), id="nvcc 13.0"),
+    ],
+)
+def test_the_hosts_part_compiles_against_torch_without_a_warning(
+    torch_headers: Path, tmp_path: Path, source: Path, compiler: tuple[str, ...], cuda_headers: tuple[Path, ...]
 ) -> None:
-    """As setup.py goes on after configuring, with the host's part of the extension alone."""
+    """Each source of the extension, by the compilers that build it: for CUDA 12.6 in images, for 13.0 where it is
+    tried."""
+    code = tmp_path / "code.ptx"
+    code.write_text("device code", encoding="utf-8")
+    command = [*compiler, "-std=c++20", "-DUSE_CUDA", "-DPy_LIMITED_API=3"]
+    command += ["-DTORCH_TARGET_VERSION=0x020B000000000000ULL", f'-DVLLM_VOLTA_DEVICE_CODE="{code}"']
+    headers = (torch_headers, Path(sysconfig.get_path("include")), *cuda_headers)
+    command += [option for header in headers for option in ("-isystem", str(header))]
+    done = subprocess.run([*command, str(source)], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nvcc_takes_the_device_code_as_the_build_gives_it(tmp_path: Path) -> None:
+    """nvcc 13.0 has no 7.0: it compiles the same file, by the same command, for the next architecture that it has."""
+    rule = re.search(r"COMMAND (\"\$\{NVCC\}\" .*?)\n *DEPENDS", KERNELS_CMAKE.read_text(encoding="utf-8"), re.DOTALL)
+    assert rule is not None
+    text = re.sub(r"_70\b", "_75", rule[1])
+    values = {"NVCC": NVCC[0], "_HOST": "g++", "_CODE": str(tmp_path / "code"), "_CSRC": str(VOLTA / "csrc")}
+    command = [re.sub(r"\$\{(\w+)\}", lambda found: values[found[1]], word) for word in shlex.split(text)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(SELFTEST["device_code"]((tmp_path / "code").read_bytes())) == {(SELFTEST["CUBIN"], 75)}
+
+
+IMPORT = """
+import ctypes, os, pathlib, sys, torch
+# The stand-in for torch's CMake configuration links nothing, and what this torch for CPUs lacks may stay missing.
+ctypes.CDLL(str(pathlib.Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"), ctypes.RTLD_GLOBAL)
+sys.setdlopenflags(os.RTLD_LAZY)
+sys.path.insert(0, sys.argv[1])
+import vllm_volta._C
+print([name for name in sys.argv[2:] if not torch._C._dispatch_has_kernel_for_dispatch_key(name, "CUDA")])
+"""
+
+
+@pytest.mark.engine
+def test_cmake_builds_the_extension_where_python_looks_for_it(
+    patched: Build, torch_headers: Path, engine_runtime: NativeRuntime, tmp_path: Path
+) -> None:
+    """As setup.py goes on after configuring; nvcc's part is done by NVRTC and ptxas."""
     log = patched.configure(["7.0"], tmp_path / "build", headers=(torch_headers, *HEADERS))
     assert "Build files have been written to" in log, log[-3000:]
     cmake, target = str(patched.bin / "cmake"), "vllm_volta._C"
@@ -301,7 +375,17 @@ def test_cmake_installs_the_extension_where_python_looks_for_it(
     subprocess.run(install, env=environment, check=True)
     (installed,) = (path for path in prefix.rglob("*") if path.is_file())
     assert installed == prefix / "vllm_volta" / "_C.abi3.so"
-    assert b"PyInit__C" in installed.read_bytes()
+    held = SELFTEST["section"](installed.read_bytes(), b".nv_fatbin")
+    assert set(SELFTEST["device_code"](held)) == {(SELFTEST["CUBIN"], 70)}
+    assert (tmp_path / "build" / "vllm_volta" / "device_code.fatbin").read_bytes() in held
+    # There is no driver on this machine, nor is one looked for.
+    (prefix / "vllm_volta" / "__init__.py").touch()
+    checked = load_recipe("vllm-patched-cuda").selftest["operators"]
+    operators = [name for name in checked if name.startswith("vllm_volta::")]
+    python = str(engine_runtime.directory / "bin" / "python")
+    done = subprocess.run([python, "-c", IMPORT, str(prefix), *operators], capture_output=True, text=True)
+    assert (done.stdout, len(operators)) == ("[]\n", 7), done.stderr
+    (prefix / "vllm_volta" / "__init__.py").unlink()
     for name in EXTERNAL:
         component = name.removeprefix("vllm.").removeprefix("vllm_flash_attn.")
         subprocess.run([*install[:-1], component], env=environment, check=True)

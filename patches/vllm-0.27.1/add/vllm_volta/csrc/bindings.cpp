@@ -3,8 +3,11 @@
 
 #include <Python.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
@@ -16,7 +19,9 @@
 #include <torch/headeronly/util/shim_utils.h>
 
 #include "decode.h"
-#include "dequantize.h"
+#include "launch.h"
+#include "panel_plan.h"
+#include "panels.h"
 
 namespace vllm_volta {
 
@@ -25,8 +30,16 @@ namespace {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
-// The kernels count rows and columns with int, and columns in steps of 16.
-constexpr int64_t MOST = std::numeric_limits<int>::max() - 15;
+// The kernels count rows and columns with int, in steps of up to 128.
+constexpr int64_t MOST = std::numeric_limits<int>::max() - 127;
+
+std::string text_of(std::initializer_list<int64_t> sizes) {
+  std::string text;
+  for (const int64_t size : sizes) {
+    text += (text.empty() ? "[" : ", ") + std::to_string(size);
+  }
+  return text + "]";
+}
 
 std::string shape_of(const Tensor& tensor) {
   std::string text = "[";
@@ -41,9 +54,12 @@ void check_plain(const Tensor& tensor, const char* name, int32_t device) {
   STD_TORCH_CHECK(tensor.is_contiguous(), name, " must be contiguous");
 }
 
-void check_shape(const Tensor& tensor, const char* name, int64_t rows, int64_t columns) {
-  STD_TORCH_CHECK(tensor.dim() == 2 && tensor.size(0) == rows && tensor.size(1) == columns, name, " must be [", rows,
-                  ", ", columns, "], it is ", shape_of(tensor));
+void check_shape(const Tensor& tensor, const char* name, std::initializer_list<int64_t> sizes) {
+  bool same = tensor.dim() == static_cast<int64_t>(sizes.size());
+  for (int64_t i = 0; same && i < tensor.dim(); ++i) {
+    same = tensor.size(i) == sizes.begin()[i];
+  }
+  STD_TORCH_CHECK(same, name, " must be ", text_of(sizes), ", it is ", shape_of(tensor));
 }
 
 void check_size(int64_t n, int64_t k) {
@@ -59,14 +75,136 @@ void check_aligned(const void* pointer, const char* name) {
   STD_TORCH_CHECK(reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0, name, " must be aligned to 16 bytes");
 }
 
-cudaStream_t current_stream(int32_t device) {
+void* current_stream(int32_t device) {
   void* stream = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
-  return static_cast<cudaStream_t>(stream);
+  return stream;
 }
 
-void check_launched(cudaError_t error, const char* kernel) {
-  STD_TORCH_CHECK(error == cudaSuccess, kernel, " could not be started: ", cudaGetErrorString(error));
+// A tensor of this type and shape on the device, as it lies in memory.
+const void* data_of(const Tensor& tensor, const char* name, ScalarType type, const char* type_name, int32_t device,
+                    std::initializer_list<int64_t> sizes) {
+  check_plain(tensor, name, device);
+  STD_TORCH_CHECK(tensor.scalar_type() == type, name, " must hold ", type_name);
+  check_shape(tensor, name, sizes);
+  return tensor.const_data_ptr();
+}
+
+Fragments fragments_of_number(int64_t fragments) {
+  STD_TORCH_CHECK(fragments == QUAD_PAIRS || fragments == OCTETS, "fragments must be ", static_cast<int>(QUAD_PAIRS),
+                  " (quad pairs) or ", static_cast<int>(OCTETS), " (octets), it is ", fragments);
+  return static_cast<Fragments>(fragments);
+}
+
+// The panels of a weight of `groups` times 32 rows and k columns; 16 bytes at a time are read.
+const void* panels_of(const Tensor& codes, int32_t device, Format format, int64_t groups, int64_t k) {
+  const int64_t bytes = format == NVFP4 ? NVFP4_PANEL_BYTES : FP8_PANEL_BYTES;
+  // Rows of x and of a dequantised weight are read and written in pieces of 8 values; NVFP4 has blocks of 16.
+  const int64_t step = format == NVFP4 ? NVFP4_BLOCK : 8;
+  STD_TORCH_CHECK(k % step == 0, "k must be a multiple of ", step, ", it is ", k);
+  const void* data = data_of(codes, "codes", ScalarType::Byte, "uint8", device,
+                             {groups, ceil_of_division(k, PANEL_COLUMNS), bytes});
+  check_aligned(data, "codes");
+  return data;
+}
+
+const void* scales_of(const Tensor& scales, int32_t device, int64_t groups, int64_t k) {
+  const void* data = data_of(scales, "scales", ScalarType::Byte, "uint8", device,
+                             {groups, ceil_of_division(k, PANEL_COLUMNS), PANEL_SCALE_BYTES});
+  check_aligned(data, "scales");
+  return data;
+}
+
+// The scales of blocks of an FP8 weight of n rows, null where it has none.
+const void* block_scale_of(const std::optional<Tensor>& block_scale, int32_t device, int64_t n, int64_t k,
+                           int64_t block_n, int64_t block_k) {
+  if (!block_scale.has_value()) {
+    STD_TORCH_CHECK(block_n == 0 && block_k == 0, "without block_scale, block_n and block_k must be 0, they are ",
+                    block_n, " and ", block_k);
+    return nullptr;
+  }
+  STD_TORCH_CHECK(block_n > 0 && block_n <= MOST && block_n % PANEL_ROWS == 0 && block_k > 0 && block_k <= MOST &&
+                      block_k % PANEL_COLUMNS == 0,
+                  "block_n and block_k must be multiples of ", PANEL_ROWS, " and ", PANEL_COLUMNS, ", they are ",
+                  block_n, " and ", block_k);
+  return data_of(*block_scale, "block_scale", ScalarType::Float, "float32", device,
+                 {ceil_of_division(n, block_n), ceil_of_division(k, block_k)});
+}
+
+// out = x w^T for the weight that `work` describes by codes, scales, n, k and blocks; fills in the rest.
+Tensor multiply(const Tensor& x, const Tensor& row_scale, const std::optional<Tensor>& bias, const Tensor& arrivals,
+                int32_t device, Format format, Fragments fragments, PanelMatmul work) {
+  STD_TORCH_CHECK(x.is_cuda() && x.get_device_index() == device, "x must be on the weight's GPU");
+  STD_TORCH_CHECK(x.scalar_type() == ScalarType::Half, "x must hold float16");
+  STD_TORCH_CHECK(x.dim() == 2 && x.size(1) == work.k, "x must be [m, ", work.k, "], it is ", shape_of(x));
+  const int64_t m = x.size(0);
+  STD_TORCH_CHECK(x.stride(1) == 1 && (m <= 1 || x.stride(0) % 8 == 0),
+                  "rows of x must be contiguous and start a multiple of 8 values apart, its strides are ", x.stride(0),
+                  " and ", x.stride(1));
+  const int64_t n = work.n;
+  STD_TORCH_CHECK(ceil_of_division(n, PANEL_ROWS) * ceil_of_division(work.k, PANEL_COLUMNS) <= MOST,
+                  "the weight is too large for the kernels: ", n, " rows of ", work.k);
+  work.row_scale =
+      static_cast<const float*>(data_of(row_scale, "row_scale", ScalarType::Float, "float32", device, {n}));
+  work.bias = bias.has_value() ? data_of(*bias, "bias", ScalarType::Half, "float16", device, {n}) : nullptr;
+  check_plain(arrivals, "arrivals", device);
+  const int64_t row_blocks = ceil_of_division(n, PANEL_ROWS * PANEL_WARPS);
+  STD_TORCH_CHECK(arrivals.scalar_type() == ScalarType::Int && arrivals.dim() == 1 && arrivals.size(0) >= row_blocks,
+                  "arrivals must hold at least ", row_blocks, " int32, it is ", shape_of(arrivals));
+
+  Tensor out = torch::stable::new_empty(x, {m, n}, ScalarType::Half);
+  if (m == 0) {
+    return out;
+  }
+  const auto* rows = static_cast<const char*>(x.const_data_ptr());
+  check_aligned(rows, "x");
+  const torch::stable::accelerator::DeviceGuard guard(device);
+  const auto plan_for = [&](int64_t tokens) {
+    return plan_panel_matmul(device, format, fragments, static_cast<int>(tokens), work.n, work.k);
+  };
+  const int64_t slice = std::min<int64_t>(m, MOST_PANEL_TOKENS);
+  const int64_t rest = m % slice == 0 ? slice : m % slice;
+  const PanelPlan slice_plan = plan_for(slice);
+  const PanelPlan rest_plan = rest == slice ? slice_plan : plan_for(rest);
+  const int64_t values = std::max(slice_plan.partial_values(), rest_plan.partial_values());
+  Tensor partial = torch::stable::new_empty(x, {values}, ScalarType::Float);
+
+  work.partial = static_cast<float*>(partial.mutable_data_ptr());
+  // Zero again when the kernel ends: to torch, the tensor does not change.
+  work.arrivals = static_cast<unsigned int*>(arrivals.data_ptr());
+  work.x_stride = x.stride(0);
+  work.out_stride = n;
+  auto* results = static_cast<char*>(out.mutable_data_ptr());
+  void* stream = current_stream(device);
+  for (int64_t first = 0; first < m; first += slice) {
+    const bool whole = first + slice <= m;
+    const PanelPlan& plan = whole ? slice_plan : rest_plan;
+    work.m = static_cast<int>(whole ? slice : rest);
+    work.x = rows + 2 * first * work.x_stride;
+    work.out = results + 2 * first * n;
+    launch_panel_matmul(device, format, fragments, plan, work, stream);
+  }
+  return out;
+}
+
+// Rows first to last as fp16, of the weight that `work` describes by codes, scales, k and blocks.
+Tensor dequantize(const Tensor& codes, int32_t device, Format format, Fragments fragments, int64_t first, int64_t last,
+                  PanelDequantize work) {
+  const torch::stable::accelerator::DeviceGuard guard(device);
+  Tensor out = torch::stable::new_empty(codes, {last - first, work.k}, ScalarType::Half);
+  if (first < last) {
+    work.out = out.mutable_data_ptr();
+    work.first = static_cast<int>(first);
+    work.last = static_cast<int>(last);
+    launch_panel_dequantize(device, format, fragments, work, current_stream(device));
+  }
+  return out;
+}
+
+void check_rows(int64_t first, int64_t last, int64_t rows) {
+  STD_TORCH_CHECK(0 <= first && first <= last && last <= rows && first % PANEL_ROWS == 0,
+                  "first and last must be rows of the weight (0 to ", rows, "), first a multiple of ", PANEL_ROWS,
+                  ", they are ", first, " and ", last);
 }
 
 }  // namespace
@@ -79,8 +217,8 @@ Tensor dequantize_nvfp4(const Tensor& packed, const Tensor& block_scale, const T
   check_plain(packed, "packed", device);
   check_plain(block_scale, "block_scale", device);
   check_plain(global_scale, "global_scale", device);
-  check_shape(packed, "packed", n, k / 2);
-  check_shape(block_scale, "block_scale", n, k / NVFP4_BLOCK);
+  check_shape(packed, "packed", {n, k / 2});
+  check_shape(block_scale, "block_scale", {n, k / NVFP4_BLOCK});
   STD_TORCH_CHECK(packed.scalar_type() == ScalarType::Byte, "packed must hold uint8");
   STD_TORCH_CHECK(holds_bytes_or_e4m3(block_scale), "block_scale must hold float8_e4m3fn or its bytes");
   STD_TORCH_CHECK(global_scale.scalar_type() == ScalarType::Float && global_scale.numel() == 1,
@@ -89,10 +227,9 @@ Tensor dequantize_nvfp4(const Tensor& packed, const Tensor& block_scale, const T
 
   const torch::stable::accelerator::DeviceGuard guard(device);
   Tensor out = torch::stable::new_empty(packed, {n, k}, ScalarType::Half);
-  check_launched(launch_dequantize_nvfp4(packed.const_data_ptr(), block_scale.const_data_ptr(),
-                                         static_cast<const float*>(global_scale.const_data_ptr()),
-                                         out.mutable_data_ptr(), n * (k / NVFP4_BLOCK), current_stream(device)),
-                 "dequantize_nvfp4");
+  launch_dequantize_nvfp4(device, packed.const_data_ptr(), block_scale.const_data_ptr(),
+                          static_cast<const float*>(global_scale.const_data_ptr()), out.mutable_data_ptr(),
+                          n * (k / NVFP4_BLOCK), current_stream(device));
   return out;
 }
 
@@ -109,7 +246,7 @@ Tensor dequantize_fp8(const Tensor& weight, const Tensor& scale, int64_t block_n
   STD_TORCH_CHECK((block_n > 0) == (block_k > 0) && block_n >= 0 && block_k >= 0 && block_n <= MOST && block_k <= MOST,
                   "block_n and block_k must both be 0 or both be positive, they are ", block_n, " and ", block_k);
   if (block_n > 0) {
-    check_shape(scale, "scale", (n + block_n - 1) / block_n, (k + block_k - 1) / block_k);
+    check_shape(scale, "scale", {ceil_of_division(n, block_n), ceil_of_division(k, block_k)});
   } else {
     STD_TORCH_CHECK(scale.numel() == 1 || scale.numel() == n,
                     "without blocks, scale must hold one value or one per row of the weight (", n, "), it is ",
@@ -122,12 +259,74 @@ Tensor dequantize_fp8(const Tensor& weight, const Tensor& scale, int64_t block_n
 
   const torch::stable::accelerator::DeviceGuard guard(device);
   Tensor out = torch::stable::new_empty(weight, {n, k}, ScalarType::Half);
-  check_launched(launch_dequantize_fp8(weight.const_data_ptr(), static_cast<const float*>(scale.const_data_ptr()),
-                                       out.mutable_data_ptr(), static_cast<int>(n), static_cast<int>(k),
-                                       static_cast<int>(block_n), static_cast<int>(block_k), current_stream(device)),
-                 "dequantize_fp8");
+  launch_dequantize_fp8(device, weight.const_data_ptr(), static_cast<const float*>(scale.const_data_ptr()),
+                        out.mutable_data_ptr(), static_cast<int>(n), static_cast<int>(k), static_cast<int>(block_n),
+                        static_cast<int>(block_k), current_stream(device));
   return out;
 }
+
+Tensor nvfp4_panels(const Tensor& x, const Tensor& codes, const Tensor& scales, const Tensor& row_scale,
+                    const std::optional<Tensor>& bias, const Tensor& arrivals, int64_t n, int64_t k,
+                    int64_t fragments) {
+  check_size(n, k);
+  const int32_t device = codes.get_device_index();
+  const int64_t groups = ceil_of_division(n, PANEL_ROWS);
+  PanelMatmul work{};
+  work.codes = panels_of(codes, device, NVFP4, groups, k);
+  work.scales = scales_of(scales, device, groups, k);
+  work.n = static_cast<int>(n);
+  work.k = static_cast<int>(k);
+  return multiply(x, row_scale, bias, arrivals, device, NVFP4, fragments_of_number(fragments), work);
+}
+
+Tensor fp8_panels(const Tensor& x, const Tensor& codes, const std::optional<Tensor>& block_scale,
+                  const Tensor& row_scale, const std::optional<Tensor>& bias, const Tensor& arrivals, int64_t n,
+                  int64_t k, int64_t block_n, int64_t block_k, int64_t fragments) {
+  check_size(n, k);
+  const int32_t device = codes.get_device_index();
+  PanelMatmul work{};
+  work.codes = panels_of(codes, device, FP8, ceil_of_division(n, PANEL_ROWS), k);
+  work.scales = block_scale_of(block_scale, device, n, k, block_n, block_k);
+  work.n = static_cast<int>(n);
+  work.k = static_cast<int>(k);
+  work.block_rows = static_cast<int>(block_n);
+  work.block_columns = static_cast<int>(block_k);
+  return multiply(x, row_scale, bias, arrivals, device, FP8, fragments_of_number(fragments), work);
+}
+
+Tensor dequantize_nvfp4_panels(const Tensor& codes, const Tensor& scales, int64_t first, int64_t last, int64_t k,
+                               int64_t fragments) {
+  STD_TORCH_CHECK(codes.dim() == 3, "codes must be [groups, panels, bytes], it is ", shape_of(codes));
+  const int64_t groups = codes.size(0);
+  check_size(groups * PANEL_ROWS, k);
+  check_rows(first, last, groups * PANEL_ROWS);
+  const int32_t device = codes.get_device_index();
+  PanelDequantize work{};
+  work.codes = panels_of(codes, device, NVFP4, groups, k);
+  work.scales = scales_of(scales, device, groups, k);
+  work.k = static_cast<int>(k);
+  return dequantize(codes, device, NVFP4, fragments_of_number(fragments), first, last, work);
+}
+
+Tensor dequantize_fp8_panels(const Tensor& codes, const std::optional<Tensor>& block_scale, const Tensor& row_scale,
+                             int64_t first, int64_t last, int64_t k, int64_t block_n, int64_t block_k,
+                             int64_t fragments) {
+  const int64_t n = row_scale.numel();
+  check_size(n, k);
+  check_rows(first, last, n);
+  const int32_t device = codes.get_device_index();
+  PanelDequantize work{};
+  work.codes = panels_of(codes, device, FP8, ceil_of_division(n, PANEL_ROWS), k);
+  work.scales = block_scale_of(block_scale, device, n, k, block_n, block_k);
+  work.row_scale =
+      static_cast<const float*>(data_of(row_scale, "row_scale", ScalarType::Float, "float32", device, {n}));
+  work.k = static_cast<int>(k);
+  work.block_rows = static_cast<int>(block_n);
+  work.block_columns = static_cast<int>(block_k);
+  return dequantize(codes, device, FP8, fragments_of_number(fragments), first, last, work);
+}
+
+int64_t panel_fragments(const Tensor& like) { return fragments_of(like.get_device_index()); }
 
 }  // namespace vllm_volta
 
@@ -135,11 +334,28 @@ Tensor dequantize_fp8(const Tensor& weight, const Tensor& scale, int64_t block_n
 STABLE_TORCH_LIBRARY_FRAGMENT(vllm_volta, ops) {
   ops.def("dequantize_nvfp4(Tensor packed, Tensor block_scale, Tensor global_scale, int n, int k) -> Tensor");
   ops.def("dequantize_fp8(Tensor weight, Tensor scale, int block_n, int block_k) -> Tensor");
+  ops.def(
+      "nvfp4_panels(Tensor x, Tensor codes, Tensor scales, Tensor row_scale, Tensor? bias, Tensor arrivals, int n, "
+      "int k, int fragments) -> Tensor");
+  ops.def(
+      "fp8_panels(Tensor x, Tensor codes, Tensor? block_scale, Tensor row_scale, Tensor? bias, Tensor arrivals, int n, "
+      "int k, int block_n, int block_k, int fragments) -> Tensor");
+  ops.def(
+      "dequantize_nvfp4_panels(Tensor codes, Tensor scales, int first, int last, int k, int fragments) -> Tensor");
+  ops.def(
+      "dequantize_fp8_panels(Tensor codes, Tensor? block_scale, Tensor row_scale, int first, int last, int k, "
+      "int block_n, int block_k, int fragments) -> Tensor");
+  ops.def("panel_fragments(Tensor like) -> int");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(vllm_volta, CUDA, ops) {
   ops.impl("dequantize_nvfp4", TORCH_BOX(&vllm_volta::dequantize_nvfp4));
   ops.impl("dequantize_fp8", TORCH_BOX(&vllm_volta::dequantize_fp8));
+  ops.impl("nvfp4_panels", TORCH_BOX(&vllm_volta::nvfp4_panels));
+  ops.impl("fp8_panels", TORCH_BOX(&vllm_volta::fp8_panels));
+  ops.impl("dequantize_nvfp4_panels", TORCH_BOX(&vllm_volta::dequantize_nvfp4_panels));
+  ops.impl("dequantize_fp8_panels", TORCH_BOX(&vllm_volta::dequantize_fp8_panels));
+  ops.impl("panel_fragments", TORCH_BOX(&vllm_volta::panel_fragments));
 }
 
 // `import vllm_volta._C` loads the operators; the module itself is empty.

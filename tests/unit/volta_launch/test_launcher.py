@@ -1,0 +1,295 @@
+"""The launcher of vllm_volta: what it asks CUDA's driver for, how it cuts work into thread blocks, what its errors say.
+
+The launcher is the extension's own; below it stands a driver that writes down what it is asked for. The device code is
+the kernels' PTX, as it is carried to machines without nvcc for 7.0.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from onecat.patching.series import ADDED, load_series
+from tests.unit.volta.device_compiler import HEADERS, NVRTC, ptx_of
+
+HERE = Path(__file__).parent
+CSRC = load_series("vllm-0.27.1").directory / ADDED / "vllm_volta" / "csrc"
+CUDART = NVRTC.parents[2] / "cuda_runtime" / "lib" / "libcudart.so.12"
+NVFP4, FP8 = 0, 1
+QUAD_PAIRS, OCTETS = 0, 1
+VOLTA, HOPPER = 0, 1
+"""Numbers of the GPUs that the recording driver has."""
+
+
+class Launcher:
+    """A launcher that has started nothing yet, with GPUs of compute capability 7.0 and 9.0."""
+
+    def __init__(self, library: Path) -> None:
+        self.library = ctypes.CDLL(str(library))
+        for name in ("start_matmul", "start_dequantize", "start_rows", "ask_fragments", "recorded"):
+            getattr(self.library, name).restype = ctypes.c_char_p
+        self.library.has_gpu(VOLTA, 70)
+        self.library.has_gpu(HOPPER, 90)
+
+    def call(self, name: str, *arguments: object) -> str:
+        """Call a function of launcher.cpp; its error, empty without one."""
+        return str(getattr(self.library, name)(*arguments).decode())
+
+    def matmul(self, m: int, n: int = 4096, k: int = 4096, *, gpu: int = VOLTA, fragments: int = QUAD_PAIRS) -> str:
+        return self.call("start_matmul", gpu, NVFP4, fragments, m, n, k)
+
+    def recorded(self, start: str = "") -> list[str]:
+        """What the driver was asked for so far, the lines with this start."""
+        return [line for line in self.library.recorded().decode().splitlines() if line.startswith(start)]
+
+    def fail(self, function: str, result: int) -> None:
+        self.library.fail(function.encode(), result)
+
+
+@pytest.fixture(scope="module")
+def ptx() -> str:
+    source = CSRC / "device_code.cu"
+    return ptx_of(source.read_text(encoding="utf-8"), source.name, CSRC).rstrip("\0")
+
+
+def compile_all(folder: Path, *sources: Path, options: tuple[str, ...] = ()) -> list[str]:
+    """Object files of C++ sources."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.fail("g++ is missing: `make test` installs it as root, or type: apt-get install g++", pytrace=False)
+    command = [compiler, "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-pthread", f"-I{CSRC}", "-c"]
+    command += [option for header in HEADERS for option in ("-isystem", str(header))]
+    subprocess.run([*command, *options, *map(str, sources)], cwd=folder, check=True)
+    return [str(folder / f"{source.stem}.o") for source in sources]
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The launcher without the device code."""
+    sources = (HERE / "launcher.cpp", CSRC / "launch.cpp", CSRC / "driver.cpp")
+    return compile_all(tmp_path_factory.mktemp("objects"), *sources)
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The driver that writes down what it is asked for."""
+    return compile_all(tmp_path_factory.mktemp("driver"), HERE / "recording_cuda.cpp")
+
+
+def link(folder: Path, ptx: str, objects: list[str]) -> Path:
+    """The launcher with this device code in it."""
+    code, library = folder / "code.ptx", folder / "launcher.so"
+    code.write_text(ptx, encoding="utf-8")
+    embedded = compile_all(folder, CSRC / "device_code.cpp", options=(f'-DVLLM_VOLTA_DEVICE_CODE="{code}"',))
+    subprocess.run(["g++", "-shared", "-pthread", *objects, *embedded, "-o", str(library)], check=True)
+    return library
+
+
+@pytest.fixture(scope="module")
+def recording(ptx: str, objects: list[str], driver: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The launcher with the kernels' PTX in it, above the driver that writes down what it is asked for."""
+    return link(tmp_path_factory.mktemp("launcher"), ptx, [*objects, *driver])
+
+
+@pytest.fixture
+def launcher(recording: Path, tmp_path: Path) -> Iterator[Launcher]:
+    # Under another name the loader gives it variables of its own.
+    yield Launcher(Path(shutil.copy2(recording, tmp_path / "launcher.so")))
+
+
+def test_every_kernel_of_the_device_code_is_loaded_once_on_each_gpu(launcher: Launcher, ptx: str) -> None:
+    for gpu in (VOLTA, HOPPER, VOLTA):
+        assert launcher.matmul(1, gpu=gpu) == ""
+    asked = [line.split()[1] for line in launcher.recorded("cuLibraryGetKernel")]
+    assert sorted(asked) == sorted(entries_of(ptx) * 2)
+    assert len(launcher.recorded("cuLibraryLoadData")) == 1
+
+
+def entries_of(ptx: str) -> list[str]:
+    return re.findall(r"\.entry (\w+)\(", ptx)
+
+
+def smallest_kernel(ptx: str, m: int) -> int:
+    """How many tokens the smallest kernel takes that takes m."""
+    names = (re.fullmatch(r"nvfp4_panels_quad_pairs_(\d+)", name) for name in entries_of(ptx))
+    return min(tokens for tokens in (int(name[1]) for name in names if name) if tokens >= m)
+
+
+@pytest.mark.parametrize("m", [1, 2, 8, 9, 16, 17, 31, 32])
+def test_the_smallest_kernel_that_takes_the_tokens_is_started(launcher: Launcher, ptx: str, m: int) -> None:
+    assert launcher.matmul(m) == ""
+    tokens = smallest_kernel(ptx, m)
+    (line,) = launcher.recorded("cuLaunchKernel")
+    name, x, y, z, threads, thread_y, thread_z, shared, *rest = line.split()[1:]
+    assert name == f"nvfp4_panels_quad_pairs_{tokens}"
+    assert int(threads) == threads_of(ptx, name)
+    assert (y, z, thread_y, thread_z, shared) == ("1", "1", "1", "1", "0")
+    # 64 panels of columns of at least 8 blocks of rows: more units than places for thread blocks.
+    assert int(x) == 80 * (1024 // int(threads))
+    assert rest == ["stream", "7", "m", str(m), "n", "4096", "k", "4096"]
+
+
+def threads_of(ptx: str, kernel: str) -> int:
+    """The threads that a kernel was compiled for (PTX ISA, .maxntid)."""
+    found = re.search(rf"\.entry {kernel}\([^)]*\)\s*\.maxntid (\d+)", ptx)
+    assert found is not None
+    return int(found[1])
+
+
+def test_all_forms_of_kernels_are_started_by_their_names(launcher: Launcher) -> None:
+    for number, form in enumerate(("nvfp4", "fp8")):
+        for fragments, layout in enumerate(("quad_pairs", "octets")):
+            assert launcher.call("start_matmul", HOPPER, number, fragments, 8, 64, 64) == ""
+            assert launcher.recorded("cuLaunchKernel")[-1].split()[1] == f"{form}_panels_{layout}_8"
+            assert launcher.call("start_dequantize", HOPPER, number, fragments, 32, 97, 65) == ""
+            # 3 groups of rows, 2 panels of columns, 4 warps a block.
+            wanted = f"cuLaunchKernel dequantize_{form}_panels_{layout} 2 1 1 128 1 1 0 stream 0"
+            assert launcher.recorded("cuLaunchKernel")[-1] == wanted
+    for columns, name in ((48, "dequantize_fp8_kernel"), (50, "dequantize_fp8_unaligned_kernel")):
+        assert launcher.call("start_rows", VOLTA, columns) == ""
+        before, last = launcher.recorded("cuLaunchKernel")[-2:]
+        assert before.split()[1] == name
+        assert last == "cuLaunchKernel dequantize_nvfp4_kernel 1 1 1 256 1 1 0 stream 0"
+
+
+@pytest.mark.parametrize("resident", [1, 2, 4, 5, 16])
+@pytest.mark.parametrize("m", [1, 2, 3, 8, 9, 16, 31, 32])
+def test_plans_give_every_thread_block_a_part_of_the_work(recording: Path, ptx: str, m: int, resident: int) -> None:
+    library = ctypes.CDLL(str(recording))
+    smallest = smallest_kernel(ptx, m)
+    for n in (1, 31, 128, 129, 4096, 4120, 28672, 152064, 2**22):
+        for k in (16, 64, 80, 1024, 5120, 8192, 28672, 2**22):
+            out = (ctypes.c_int * 4)()
+            library.plan(m, n, k, 80, resident, out)
+            tokens, warps, blocks, values = out
+            assert tokens == smallest
+            assert values == 2 * blocks * tokens * 32 * warps
+            units = -(-n // (32 * warps)) * -(-k // 64)
+            assert 1 <= blocks <= min(units, 80 * resident), (n, k)
+            assert units * blocks < 2**32
+            assert blocks == min(units, 80 * resident) or units * (blocks + 1) >= 2**32
+
+
+def test_octets_are_refused_below_8(launcher: Launcher) -> None:
+    assert launcher.matmul(1, gpu=HOPPER, fragments=OCTETS) == ""
+    refused = launcher.matmul(1, gpu=VOLTA, fragments=OCTETS)
+    assert "octets of tensor cores need compute capability 8.0 or newer, this GPU has 7.0" in refused
+    assert len(launcher.recorded("cuLaunchKernel")) == 1
+
+
+@pytest.mark.parametrize(
+    ("gpu", "chosen", "wanted"),
+    [
+        (VOLTA, None, QUAD_PAIRS),
+        (HOPPER, None, OCTETS),
+        (HOPPER, "", OCTETS),
+        (HOPPER, "quad-pairs", QUAD_PAIRS),
+        (VOLTA, "octets", "need compute capability 8.0"),
+        (HOPPER, "pairs", "VLLM_VOLTA_FRAGMENTS must be quad-pairs or octets, it is pairs"),
+    ],
+)
+def test_fragments_are_those_of_the_gpu_unless_the_environment_says_otherwise(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch, gpu: int, chosen: str | None, wanted: int | str
+) -> None:
+    monkeypatch.delenv("VLLM_VOLTA_FRAGMENTS", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("VLLM_VOLTA_FRAGMENTS", chosen)
+    out = ctypes.c_int(-1)
+    error = launcher.call("ask_fragments", gpu, ctypes.byref(out))
+    if isinstance(wanted, int):
+        assert (error, out.value) == ("", wanted)
+    else:
+        assert wanted in error and out.value == -1
+
+
+def test_code_is_loaded_while_a_graph_is_captured_and_the_mode_is_set_back(launcher: Launcher) -> None:
+    assert launcher.matmul(1) == ""
+    lines = launcher.recorded()
+    relaxed, restored = (lines.index(f"capture mode {mode}") for mode in (2, 0))
+    assert relaxed < lines.index("cuLibraryLoadData") < restored < lines.index(launcher.recorded("cuLaunchKernel")[0])
+
+
+def test_a_thread_without_a_gpu_gets_the_one_that_it_wants(launcher: Launcher) -> None:
+    assert launcher.matmul(1, gpu=HOPPER) == ""
+    assert launcher.matmul(1, gpu=HOPPER) == ""
+    assert launcher.recorded("cudaSetDevice") == ["cudaSetDevice 1"]
+
+
+def test_threads_that_start_at_the_same_time_load_each_kernel_once(launcher: Launcher, ptx: str) -> None:
+    with ThreadPoolExecutor(16) as threads:
+        errors = list(threads.map(lambda index: launcher.matmul(1 + index % 32, gpu=index % 2), range(400)))
+    assert set(errors) == {""}
+    assert len(launcher.recorded("cuLaunchKernel")) == 400
+    assert len(launcher.recorded("cuLibraryLoadData")) == 1
+    assert len(launcher.recorded("cuLibraryGetKernel")) == 2 * len(entries_of(ptx))
+
+
+def test_device_code_that_the_driver_does_not_take_is_told_with_its_log(launcher: Launcher) -> None:
+    launcher.fail("cuLibraryLoadData", 218)
+    refused = launcher.matmul(1)
+    assert re.fullmatch(
+        r"the device code of vllm_volta \(\d+ bytes\) cannot be loaded: line 1 of the log: what the driver says "
+        r"\(CUDA error 218\)",
+        refused,
+    )
+    launcher.fail("", 0)
+    assert launcher.matmul(1) == "", "the next call tries again"
+
+
+def test_a_kernel_that_is_not_in_the_device_code_is_named(
+    ptx: str, objects: list[str], driver: list[str], tmp_path: Path
+) -> None:
+    lacking = ptx.replace(".entry fp8_panels_octets_16(", ".entry other(")
+    launcher = Launcher(link(tmp_path, lacking, [*objects, *driver]))
+    refused = launcher.matmul(1, gpu=HOPPER)
+    assert "kernel fp8_panels_octets_16 of vllm_volta cannot be loaded on a GPU of compute capability 9.0" in refused
+    assert "(CUDA error 500)" in refused
+
+
+def test_a_launch_that_fails_is_told_with_its_shape(launcher: Launcher, ptx: str) -> None:
+    launcher.fail("cuLaunchKernel", 701)
+    refused = launcher.matmul(5, n=96, k=64)
+    threads = threads_of(ptx, "nvfp4_panels_quad_pairs_8")
+    assert refused == (
+        f"kernel nvfp4_panels_quad_pairs_8 of vllm_volta cannot be started for m 5, n 96, k 64, 1 blocks of {threads} "
+        "threads: "
+        "what the driver says (CUDA error 701)"
+    )
+
+
+def test_a_driver_that_is_too_old_is_told(launcher: Launcher) -> None:
+    launcher.library.hide(b"cuLibraryLoadData")
+    refused = launcher.matmul(1)
+    assert "the driver has no cuLibraryLoadData of CUDA 12.0: driver 525 or newer is needed" in refused
+
+
+ASK = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.start_matmul.restype = ctypes.c_char_p
+print(library.start_matmul(0, 0, 0, 1, 64, 64).decode())
+"""
+
+
+def test_without_a_working_driver_the_launcher_loads_and_says_why_nothing_runs(
+    ptx: str, objects: list[str], tmp_path: Path
+) -> None:
+    """CUDA's real runtime, above a libcuda that can do nothing: of this process's machine none is used."""
+    library = link(tmp_path, ptx, [*objects, str(CUDART)])
+    (tmp_path / "driver.c").write_text("int cuInit(unsigned flags) { return 100; }\n", encoding="utf-8")
+    driver = ["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", str(tmp_path / "driver.c")]
+    subprocess.run([*driver, "-o", str(tmp_path / "libcuda.so.1")], check=True)
+    environment = {**os.environ, "LD_LIBRARY_PATH": f"{tmp_path}:{CUDART.parent}"}
+    command = [sys.executable, "-c", ASK, str(library)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("the kernels of vllm_volta cannot run: CUDA's driver gives no cu"), done.stdout
+    assert "driver" in done.stdout.rpartition(": ")[2]
