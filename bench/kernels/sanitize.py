@@ -92,23 +92,29 @@ def start_every_kernel(extension: Path) -> None:
     from bench.kernels.correctness import FRAGMENTS
     from bench.kernels.weights import FORMATS, random_weight
 
-    generator = torch.Generator("cuda").manual_seed(11)
+    # Everything but the kernels is done by the processor: each kernel of torch would be looked at too.
+    generator = torch.Generator().manual_seed(11)
+    gpu = torch.device("cuda", 0)
+
+    def activations(m: int, k: int) -> torch.Tensor:
+        return torch.randn(m, k, generator=generator).half().to(gpu)
+
+    def random_bytes(*shape: int) -> torch.Tensor:
+        return torch.randint(0, 126, shape, dtype=torch.uint8, generator=generator).to(gpu)
+
     for fragments in FRAGMENTS:
         for format_ in FORMATS:
             for n, k in SHAPES:
-                weight = random_weight(format_, n, k, fragments, generator)
+                weight = random_weight(format_, n, k, fragments, generator).on(gpu)
                 for m in TOKENS:
-                    x = torch.randn(m, k, device="cuda", generator=generator).half()
-                    out = weight.panels(x)
-                    assert torch.isfinite(out).all() and not weight.arrivals.any()
+                    out = weight.panels(activations(m, k))
+                    assert torch.isfinite(out.cpu()).all() and not weight.arrivals.cpu().any()
                 weight.dequantized(0, n)
-                weight.linear(torch.randn(70, k, device="cuda", generator=generator).half())
-    packed = torch.randint(0, 256, (33, 40), dtype=torch.uint8, device="cuda", generator=generator)
-    scales = torch.randint(0, 126, (33, 5), dtype=torch.uint8, device="cuda", generator=generator)
-    torch.ops.vllm_volta.dequantize_nvfp4(packed, scales, torch.ones(1, device="cuda"), 33, 80)
+                weight.linear(activations(70, k))
+    ones = torch.ones(33).to(gpu)
+    torch.ops.vllm_volta.dequantize_nvfp4(random_bytes(33, 40), random_bytes(33, 5), ones[:1], 33, 80)
     for columns in (80, 77):
-        codes = torch.randint(0, 126, (33, columns), dtype=torch.uint8, device="cuda", generator=generator)
-        torch.ops.vllm_volta.dequantize_fp8(codes, torch.ones(33, device="cuda"), 0, 0)
+        torch.ops.vllm_volta.dequantize_fp8(random_bytes(33, columns), ones, 0, 0)
     torch.cuda.synchronize()
     print(FINISHED, flush=True)
 

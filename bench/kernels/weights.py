@@ -6,7 +6,7 @@ So a mistake in either the repack or a kernel shows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from vllm_volta import panels
@@ -37,6 +37,12 @@ class Weight:
     block: int = 0
     widths: tuple[int, ...] = ()
     factors: tuple[float, ...] = ()
+
+    def on(self, device: torch.device) -> Weight:
+        """The same on another device, without its float64 values."""
+        scales = None if self.scales is None else self.scales.to(device)
+        codes, row_scale, arrivals = (each.to(device) for each in (self.codes, self.row_scale, self.arrivals))
+        return replace(self, codes=codes, scales=scales, row_scale=row_scale, arrivals=arrivals, exact=None)
 
     @property
     def stored_bytes(self) -> int:
