@@ -378,7 +378,7 @@ def cublas_adds_in_float32_and_its_settings_stay_as_they_were() -> None:
 
     kept = current()
     try:
-        for before in ((True, True), (True, False), (False, True)):
+        for before in ((True, True), (False, True), (False, False)):
             settings.allow_fp16_reduced_precision_reduction = before
             with ops._sums_in_float32():
                 assert not current()[0]

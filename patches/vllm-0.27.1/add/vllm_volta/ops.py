@@ -166,12 +166,14 @@ def _multiply_tile(
 def _sums_in_float32() -> Iterator[None]:
     """cuBLAS may otherwise round the parts of a sum to float16, before `alpha` brings them into its range."""
     settings = torch.backends.cuda.matmul
-    kept = settings.allow_fp16_reduced_precision_reduction, settings.allow_fp16_reduced_precision_reduction_split_k
-    settings.allow_fp16_reduced_precision_reduction = (False, True)
+    if not settings.allow_fp16_reduced_precision_reduction:
+        yield
+        return
+    settings.allow_fp16_reduced_precision_reduction = False
     try:
         yield
     finally:
-        settings.allow_fp16_reduced_precision_reduction = kept
+        settings.allow_fp16_reduced_precision_reduction = True
 
 
 def _readable(rows: torch.Tensor) -> torch.Tensor:
