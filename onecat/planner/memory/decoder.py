@@ -16,6 +16,12 @@ LATENT_WORKSPACE_TOKENS = 64 * 1024
 """Most tokens of context that latent attention unpacks at once (vllm/model_executor/layers/attention/
 mla_attention.py, determine_chunked_prefill_workspace_size)."""
 
+WEIGHT_ONLY = ("marlin", "panels")
+"""Kernels that take activations as they are."""
+PANEL_TILE = 64 * 2**20
+"""The most that dequantised weights take at once where they lie in panels (patches/vllm-0.27.1/add/vllm_volta/ops.py,
+WORKSPACE_ELEMENTS)."""
+
 
 def peak_bytes(
     checkpoint: Checkpoint, batch: Batch, settings: MemorySettings, stage: Stage, device: Device, behaviour: Behaviour,
@@ -27,13 +33,15 @@ def peak_bytes(
     if architecture.experts is not None and set(architecture.experts.layers) & set(stage.layers):
         parts.append(_mixture(checkpoint, batch, settings, device, behaviour))
     parts += [_attention(checkpoint, each, batch, settings) for each in architecture.caches]
-    return max(parts)
+    schemes = checkpoint.quantization.schemes if checkpoint.quantization is not None else ()
+    has_panels = any(kernel_of(each, settings, device) == "panels" for each in schemes)
+    return max(parts) + (PANEL_TILE if has_panels else 0)
 
 
 def _quantised_activations(checkpoint: Checkpoint, settings: MemorySettings, device: Device) -> bool:
     """Whether activations are turned into 8 or 4 bits, so that both forms are alive."""
     schemes = checkpoint.quantization.schemes if checkpoint.quantization is not None else ()
-    return any(each.activations and kernel_of(each, settings, device) != "marlin" for each in schemes)
+    return any(each.activations and kernel_of(each, settings, device) not in WEIGHT_ONLY for each in schemes)
 
 
 def _feed_forward(

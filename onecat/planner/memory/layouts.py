@@ -15,14 +15,16 @@ from onecat.planner.memory.parameters import Parameter
 from onecat.planner.memory.records import Device, MemorySettings
 from onecat.planner.memory.versions import Behaviour, behaviour_of
 
-Kernel = Literal["plain", "as-stored", "marlin", "cutlass", "triton"]
+Kernel = Literal["plain", "as-stored", "marlin", "cutlass", "triton", "panels"]
 
 STORED_BYTES = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2}
 FLOATS = ("F32", "F16", "BF16")
 
 VOLTA = (70, 75)
-"""Capabilities from and below which onecat's own series runs the layers: it keeps them as the checkpoint has them
-(patches/vllm-0.27.1/add/vllm_volta, process_weights_after_loading)."""
+"""Capabilities from and below which onecat's own series runs the layers: NVFP4 and FP8 in panels for a model in
+float16, all else as the checkpoint has it (patches/vllm-0.27.1/add/vllm_volta, process_weights_after_loading)."""
+PANEL_ROWS, PANEL_COLUMNS, BLOCK = 32, 64, 16
+"""Of a panel, and of an NVFP4 scale (patches/vllm-0.27.1/add/vllm_volta/csrc/panels.h)."""
 FP8_CAPABILITY = 89
 NVFP4_CAPABILITY = 100
 HOPPER = 9
@@ -40,8 +42,11 @@ def kernel_of(scheme: WeightScheme | None, settings: MemorySettings, device: Dev
     capability, behaviour = device.capability, behaviour_of(settings.engine_version)
     if scheme is None:
         return "plain"
-    if settings.platform != "cuda" or capability is None or VOLTA[0] <= capability < VOLTA[1]:
+    if settings.platform != "cuda" or capability is None:
         return "as-stored"
+    if VOLTA[0] <= capability < VOLTA[1]:
+        has_panels = scheme.name == "nvfp4" or scheme.name.startswith("fp8")
+        return "panels" if has_panels and settings.dtype == "float16" else "as-stored"
     if scheme.name == "nvfp4":
         return "cutlass" if capability >= NVFP4_CAPABILITY and scheme.activations is not None else "marlin"
     if scheme.name.startswith("fp8"):
@@ -80,11 +85,25 @@ def kept_bytes(
         return math.prod(outer) * _up(groups * codes * 2, behaviour.mxfp4_triton_columns) // 2
     if kernel == "marlin":
         return _marlin(parameter, scheme, shape, own, behaviour)
+    if kernel == "panels" and len(shape) >= 2:
+        return _panels(parameter, scheme, shape)
     if kernel == "cutlass" and parameter.suffix.endswith("weight_scale"):
         # Block scales are swizzled into tiles of 128 rows and 4 columns (quantization/utils/nvfp4_utils.py).
         *outer, rows, columns = shape
         return math.prod(outer) * _up(rows, 128) * _up(columns, 4)
     return elements * STORED_BYTES.get(row.dtype, 1)
+
+
+def _panels(parameter: Parameter, scheme: WeightScheme, shape: tuple[int, ...]) -> int:
+    """Codes and NVFP4's block scales are padded to whole panels, and each row has a scale in float32."""
+    *outer, rows, columns = shape
+    stored = STORED_BYTES.get(parameter.row.dtype, 1)
+    wide = PANEL_COLUMNS // 2 if scheme.name == "nvfp4" else PANEL_COLUMNS
+    if parameter.suffix in (".weight", ".weight_packed"):
+        return math.prod(outer) * (_up(rows, PANEL_ROWS) * _up(columns, wide) + 4 * rows)
+    if scheme.name == "nvfp4" and parameter.suffix == ".weight_scale":
+        return math.prod(outer) * _up(rows, PANEL_ROWS) * _up(columns, PANEL_COLUMNS // BLOCK)
+    return math.prod(shape) * stored
 
 
 def _marlin(parameter: Parameter, scheme: WeightScheme, shape: tuple[int, ...], own: int, behaviour: Behaviour) -> int:

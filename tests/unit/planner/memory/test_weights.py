@@ -92,7 +92,19 @@ def test_fp8_blocks_stay_as_stored_where_the_card_has_fp8() -> None:
     model = checkpoint(SMALL, quantization_config=FP8_BLOCKS)
     weight = LAYERS * (1024 * 4096 + 1024 // 128 * 4096 // 128 * 4)
     assert held(model, "up_proj") == weight
-    assert held(model, "up_proj", device=V100) == weight
+
+
+def test_panels_on_volta_have_a_scale_for_each_row_and_whole_panels() -> None:
+    fp8 = checkpoint(SMALL, quantization_config=FP8_BLOCKS)
+    blocks = 1024 // 128 * 4096 // 128 * 4
+    assert held(fp8, "up_proj", device=V100) == LAYERS * (1024 * 4096 + blocks + 4096 * 4)
+    nvfp4 = checkpoint(SMALL, quantization_config=NVFP4)
+    whole = LAYERS * (1024 * 4096 * 9 // 16 + 4096 * 4)
+    assert whole < held(nvfp4, "up_proj", device=V100) < whole + LAYERS * 16
+    ragged = checkpoint({**SMALL, "intermediate_size": 4112}, quantization_config=NVFP4)
+    padded = LAYERS * (1024 * 4128 * 9 // 16 + 4112 * 4)
+    assert padded < held(ragged, "up_proj", device=V100) < padded + LAYERS * 16
+    assert held(ragged, "up_proj", device=V100, dtype="float32") < padded
 
 
 def test_marlin_keeps_a_scale_for_each_row_of_a_block() -> None:
