@@ -210,6 +210,18 @@ def test_half_is_float16_and_auto_is_anything() -> None:
             "WARNING [plugin.py:84] vllm_volta dequantises with PyTorch, its compiled kernels are not there: no file",
             "a reference, the PyTorch code of vllm_volta",
         ),
+        (
+            "INFO [fp8.py:80] FP8 weights stay 8-bit in memory and become floating point at each call, tile by tile: "
+            "panels need a multiple of 16 columns, some weights have 24",
+            "quantised weights that are dequantised at every call: panels need a multiple of 16 columns, some weights "
+            "have 24",
+        ),
+        (
+            "INFO [nvfp4.py:86] NVFP4 weights stay 4-bit in memory, in panels of octets, which PyTorch undoes: "
+            "VLLM_VOLTA_PANELS=1, but the compiled kernels serve float16, not torch.bfloat16",
+            "quantised weights that are dequantised at every call: the compiled kernels serve float16, not "
+            "torch.bfloat16",
+        ),
     ],
 )
 def test_a_reference_or_an_emulation_is_told(line: str, words: str) -> None:
@@ -217,6 +229,23 @@ def test_a_reference_or_an_emulation_is_told(line: str, words: str) -> None:
     assert found.what == f"the engine calculates with {words}"
     assert found.why
     assert found.fix
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "INFO [nvfp4.py:75] NVFP4 weights stay 4-bit in memory and become floating point at each call, tile by tile: "
+        "there are no compiled kernels for cpu",
+        "INFO [nvfp4.py:75] NVFP4 weights stay 4-bit in memory and become floating point at each call, tile by tile: "
+        "VLLM_VOLTA_PANELS=0",
+        "INFO [nvfp4.py:86] NVFP4 weights stay 4-bit in memory, in panels of quad pairs, which PyTorch undoes: "
+        "VLLM_VOLTA_PANELS=1, but there are no compiled kernels for cpu",
+        "INFO [nvfp4.py:86] NVFP4 weights stay 4-bit in memory, in panels of quad pairs: compiled kernels multiply up "
+        "to 64 tokens, cuBLAS with tiles in float16 more",
+    ],
+)
+def test_what_is_as_it_should_be_is_no_surprise(line: str) -> None:
+    assert surprises(read_choices([line]), Expected()) == ()
 
 
 def test_a_server_without_a_gpu_loses_no_graphs() -> None:
