@@ -90,7 +90,7 @@ __device__ __forceinline__ void decode_fp8_word(unsigned int word, unsigned int*
 // What a lane has of one NVFP4 panel.
 struct Nvfp4 {
   static constexpr int PIECES = 2;  // of 16 bytes
-  static constexpr int AHEAD = 2;   // panels that are loaded before they are needed
+  static constexpr int AHEAD = 1;   // panels that are loaded before they are needed
   // Panels in a round of the loop, where registers are not short: held ones need not be moved from one to the other.
   static constexpr int UNROLLED = AHEAD + 1;
   static constexpr bool BLOCKS_IN_SUMS = false;

@@ -10,19 +10,19 @@ namespace vllm_volta {
 template <class Format, class Layout>
 __device__ __forceinline__ void dequantize_panels(const PanelDequantize& work) {
   constexpr int ROW_PIECES = PANEL_COLUMNS / 8 + 1;  // of 16 bytes; the last one keeps rows in different banks
-  __shared__ uint4 tiles[PANEL_WARPS][PANEL_ROWS * ROW_PIECES];
+  __shared__ uint4 tiles[DEQUANTIZE_WARPS][PANEL_ROWS * ROW_PIECES];
   const int lane = threadIdx.x % 32;
   uint4* tile = tiles[threadIdx.x / 32];
   unsigned int* words = reinterpret_cast<unsigned int*>(tile);
   const int panels = (work.k + PANEL_COLUMNS - 1) / PANEL_COLUMNS;
   const int first_group = work.first / PANEL_ROWS;
   const long long total = static_cast<long long>((work.last - work.first + PANEL_ROWS - 1) / PANEL_ROWS) * panels;
-  const long long stride = static_cast<long long>(gridDim.x) * PANEL_WARPS;
-  for (long long i = static_cast<long long>(blockIdx.x) * PANEL_WARPS + threadIdx.x / 32; i < total; i += stride) {
+  const long long stride = static_cast<long long>(gridDim.x) * DEQUANTIZE_WARPS;
+  for (long long i = static_cast<long long>(blockIdx.x) * DEQUANTIZE_WARPS + threadIdx.x / 32; i < total; i += stride) {
     const int group = static_cast<int>(i / panels);
     const int panel = static_cast<int>(i % panels);
     Format held;
-    held.load(work.codes, work.scales, (static_cast<long long>(first_group) * panels + i), lane);
+    held.load(work.codes, work.scales, static_cast<long long>(first_group) * panels + i, lane);
 #pragma unroll
     for (int two_steps = 0; two_steps < 2; ++two_steps) {
       unsigned int weights[2][8];
@@ -64,7 +64,7 @@ __device__ __forceinline__ void dequantize_panels(const PanelDequantize& work) {
 }
 
 #define VOLTA_PANEL_DEQUANTIZE(NAME, FORMAT, LAYOUT)                                                    \
-  extern "C" __global__ void __launch_bounds__(32 * PANEL_WARPS) NAME(const PanelDequantize work) { \
+  extern "C" __global__ void __launch_bounds__(32 * DEQUANTIZE_WARPS) NAME(const PanelDequantize work) { \
     dequantize_panels<FORMAT, LAYOUT>(work);                                                            \
   }
 

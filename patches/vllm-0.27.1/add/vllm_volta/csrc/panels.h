@@ -48,20 +48,20 @@ constexpr int NVFP4_PANEL_BYTES = PANEL_ROWS * PANEL_COLUMNS / 2;
 constexpr int FP8_PANEL_BYTES = PANEL_ROWS * PANEL_COLUMNS;
 constexpr int PANEL_SCALE_BYTES = PANEL_ROWS * PANEL_COLUMNS / 16;
 
-// Warps of a thread block: it multiplies as many groups of rows at once.
+// Warps of a thread block, and so groups of rows that it multiplies at once.
 constexpr int PANEL_WARPS = 4;
-// Bytes between the starts of two rows of activations in shared memory, beside the columns: keeps 128-bit reads of
-// several rows in different banks.
-constexpr int STAGED_PADDING_BYTES = 16;
+// Most tokens of a kernel; more are multiplied in slices, since the sums of more would not fit the registers.
+constexpr int MOST_PANEL_TOKENS = 64;
 
 enum Fragments : int { QUAD_PAIRS = 0, OCTETS = 1 };
 
 // Parameters of the kernels nvfp4_panels_* and fp8_panels_*. All pointers are the device's.
 //
-// Work is counted in units of PANEL_WARPS groups of rows x one panel's columns; thread block b of `gridDim.x` does the
-// units from floor(b * units / blocks) to floor((b + 1) * units / blocks), row by row of blocks of rows. What it has of
-// a block of rows that others work at too goes to `partial`; who arrives last adds it all up, in order of columns, so
-// that the result does not depend on who that is.
+// A block of rows is PANEL_WARPS groups of rows. Work is counted in units: one panel of each of these groups. Thread block
+// b of `gridDim.x` does the units from floor(b * units / blocks) to floor((b + 1) * units / blocks), one block of rows after
+// the other. There are at least as many units as blocks, and units * blocks is below 2^32. What a thread block has of a
+// block of rows that others work at too goes to `partial`; who arrives last adds it all up, in order of columns, so that
+// the result does not depend on who that is.
 struct PanelMatmul {
   const void* x;                 // fp16 [m, k], rows `x_stride` values apart, each aligned to 16 bytes
   const void* codes;             // panels
@@ -69,17 +69,18 @@ struct PanelMatmul {
   const float* row_scale;        // [n]: what the sums are multiplied by, in fp32
   const void* bias;              // fp16 [n] or null
   void* out;                     // fp16 [m, n], rows `out_stride` values apart
-  float* partial;                // [2 * blocks, columns of the kernel, 32 * PANEL_WARPS]
+  float* partial;                // [2 * blocks, the kernel's tokens, 32 * PANEL_WARPS]
   unsigned int* arrivals;        // [blocks of rows], zero before and after
   long long x_stride;
   long long out_stride;
-  int m;                         // at most the kernel's columns
+  int m;                         // tokens, at most the kernel's
   int n;
   int k;
-  int chunk;                     // columns of x staged in shared memory at once, a multiple of 64
   int block_rows;                // FP8 with blocks: rows (a multiple of 32) and columns (of 64) that share a scale
   int block_columns;
 };
+
+constexpr int DEQUANTIZE_WARPS = 4;
 
 // Parameters of the kernels dequantize_{nvfp4,fp8}_panels_*: rows `first` (a multiple of 32) to `last` as fp16 [last -
 // first, k]. NVFP4: code * block scale * 2^-14, exact. FP8: code * 2^-8 * block scale * row_scale, rounded.

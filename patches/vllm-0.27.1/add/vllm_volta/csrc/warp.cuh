@@ -22,7 +22,7 @@ __device__ __forceinline__ unsigned int load_streamed(const unsigned int* addres
 }
 
 // What another thread block wrote: past the L1 cache.
-__device__ __forceinline__ float load_shared_result(const float* address) { return __ldcg(address); }
+__device__ __forceinline__ float4 load_shared_result(const float4* address) { return __ldcg(address); }
 
 // Two fp16 products, rounded to nearest even, subnormal numbers included.
 __device__ __forceinline__ unsigned int multiply_pairs(unsigned int left, unsigned int right) {
