@@ -74,22 +74,30 @@ class Loop:
     around: tuple[Instruction, ...]
 
 
-def _natural_loops(graph: Mapping[int, Block], entry: int) -> list[tuple[int, int, frozenset[int]]]:
-    """(header, latch, members) of each loop."""
-    dominated_by = dominators(graph, entry)
+@dataclass(frozen=True)
+class _NaturalLoop:
+    """latches: the blocks that go back to the first one. members: all that lead to them from there."""
+
+    latches: tuple[int, ...]
+    members: frozenset[int]
+
+
+def _natural_loops(graph: Mapping[int, Block], dominated_by: Mapping[int, frozenset[int]]) -> list[_NaturalLoop]:
+    """One for each first block."""
+    latches: dict[int, list[int]] = {}
+    for start in dominated_by:
+        for follower in graph[start].followers:
+            if follower in dominated_by[start]:
+                latches.setdefault(follower, []).append(start)
     loops = []
-    for latch in dominated_by:
-        for header in graph[latch].followers:
-            if header in dominated_by[latch]:
-                members = {header, latch}
-                growing = [latch] if latch != header else []
-                while growing:
-                    block = growing.pop()
-                    for start in dominated_by:
-                        if block in graph[start].followers and start not in members:
-                            members.add(start)
-                            growing.append(start)
-                loops.append((header, latch, frozenset(members)))
+    for header, ends in latches.items():
+        members, growing = {header}, [*ends]
+        while growing:
+            block = growing.pop()
+            if block not in members:
+                members.add(block)
+                growing += [start for start in dominated_by if block in graph[start].followers]
+        loops.append(_NaturalLoop(tuple(ends), frozenset(members)))
     return loops
 
 
@@ -99,24 +107,23 @@ def main_loop(function: Function) -> Loop:
     Raises ValueError when no loop has any.
     """
     graph = blocks(function)
-    entry = function.instructions[0].address
-    loops = _natural_loops(graph, entry)
-
-    def tensor(starts: Iterable[int]) -> int:
-        return sum(is_tensor(each) for start in starts for each in graph[start].instructions)
-
-    holding = [loop for loop in loops if tensor(loop[2])]
-    innermost = [loop for loop in holding if not any(other[2] < loop[2] for other in holding)]
-    if not innermost:
-        raise ValueError(f"{function.name} has no loop with tensor core instructions")
-    header, latch, members = max(innermost, key=lambda loop: tensor(loop[2]))
-    always = dominators(graph, entry)[latch] & members
+    dominated_by = dominators(graph, function.instructions[0].address)
+    loops = _natural_loops(graph, dominated_by)
 
     def listing(starts: Iterable[int]) -> tuple[Instruction, ...]:
         return tuple(each for start in sorted(starts) for each in graph[start].instructions)
 
-    outer = [loop[2] for loop in loops if members < loop[2]]
-    staging = [loop for loop in outer if any(each.mnemonic == "STS" for each in listing(loop))]
-    around = min(staging, key=len, default=frozenset())
-    inner = frozenset[int]().union(*(loop[2] for loop in loops if loop[2] < around))
-    return Loop(listing(always), listing(members - always), listing(around - inner))
+    def tensor(loop: _NaturalLoop) -> int:
+        return sum(is_tensor(each) for each in listing(loop.members))
+
+    holding = [loop for loop in loops if tensor(loop)]
+    innermost = [loop for loop in holding if not any(other.members < loop.members for other in holding)]
+    if not innermost:
+        raise ValueError(f"{function.name} has no loop with tensor core instructions")
+    main = max(innermost, key=tensor)
+    always = main.members.intersection(*(dominated_by[latch] for latch in main.latches))
+    outer = [loop.members for loop in loops if main.members < loop.members]
+    staging = [members for members in outer if any(each.mnemonic == "STS" for each in listing(members))]
+    around = min(staging, key=len, default=frozenset[int]())
+    inner = frozenset[int]().union(*(loop.members for loop in loops if loop.members < around))
+    return Loop(listing(always), listing(main.members - always), listing(around - inner))

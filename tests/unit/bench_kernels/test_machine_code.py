@@ -77,6 +77,12 @@ def test_a_branch_within_the_loop_is_no_part_of_every_round() -> None:
     assert loop.around == ()
 
 
+def test_two_ways_back_to_one_block_are_one_loop() -> None:
+    loop = main_loop(small(BRANCHING.replace("BRA P1, `(.L_x_2)", "BRA P1, `(.L_x_1)")))
+    assert [each.address for each in loop.always] == [0x10, 0x20, 0x30]
+    assert [each.address for each in loop.sometimes] == [0x40, 0x50, 0x60]
+
+
 def test_a_kernel_without_tensor_cores_is_refused() -> None:
     with pytest.raises(ValueError, match="small has no loop with tensor core instructions"):
         main_loop(small(BRANCHING.replace("HMMA.884.F32.F32.STEP0", "FFMA")))
