@@ -30,7 +30,7 @@ extern "C" {
 // out: tokens that the kernel takes, warps of a thread block, blocks, values of partial sums.
 void plan(int m, int n, int k, int multiprocessors, int resident, int* out) {
   const PanelPlan made = plan_panels(m, n, k, multiprocessors, resident);
-  out[0] = PANEL_TOKENS[made.kernel];
+  out[0] = panel_tokens(made.kernel);
   out[1] = PANEL_WARPS;
   out[2] = made.blocks;
   out[3] = static_cast<int>(made.partial_values());

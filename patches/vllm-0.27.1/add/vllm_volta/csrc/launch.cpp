@@ -32,9 +32,8 @@ constexpr int DEQUANTIZE_FP8 = DEQUANTIZE_NVFP4 + 1;
 constexpr int DEQUANTIZE_FP8_UNALIGNED = DEQUANTIZE_FP8 + 1;
 constexpr int KERNELS = DEQUANTIZE_FP8_UNALIGNED + 1;
 
-// panel_kernel: which of PANEL_TOKENS.
-int matmul_kernel(Format format, Fragments fragments, int panel_kernel) {
-  return (format * 2 + fragments) * PANEL_KERNELS + panel_kernel;
+int matmul_kernel(Format format, Fragments fragments, int kernel) {
+  return (format * 2 + fragments) * PANEL_KERNELS + kernel;
 }
 
 int dequantize_kernel(Format format, Fragments fragments) { return DEQUANTIZE_PANELS + format * 2 + fragments; }
@@ -47,7 +46,7 @@ std::array<std::string, KERNELS> kernel_names() {
       const std::string panels =
           std::string(format == NVFP4 ? "nvfp4" : "fp8") + "_panels_" + (fragments == OCTETS ? "octets" : "quad_pairs");
       for (int kernel = 0; kernel < PANEL_KERNELS; ++kernel) {
-        names[matmul_kernel(format, fragments, kernel)] = panels + "_" + std::to_string(PANEL_TOKENS[kernel]);
+        names[matmul_kernel(format, fragments, kernel)] = panels + "_" + std::to_string(panel_tokens(kernel));
       }
       names[dequantize_kernel(format, fragments)] = "dequantize_" + panels;
     }
