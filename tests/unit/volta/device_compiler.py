@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 import importlib.util
 import re
 import subprocess
@@ -20,6 +21,7 @@ def _package(name: str) -> Path:
 PTXAS = _package("cuda_nvcc") / "bin" / "ptxas"
 HEADERS = tuple(_package(name) / "include" for name in ("cuda_runtime", "cuda_nvcc"))
 NVRTC = _package("cuda_nvrtc") / "lib" / "libnvrtc.so.12"
+VERSIONS = tuple(importlib.metadata.version(f"nvidia-cuda-{name}-cu12") for name in ("nvcc", "nvrtc", "runtime"))
 
 
 class CompilationError(Exception):
@@ -28,12 +30,31 @@ class CompilationError(Exception):
 
 @dataclass(frozen=True)
 class Kernel:
-    """What ptxas tells of one kernel: registers per thread, bytes of spilled registers."""
+    """What ptxas tells of one kernel: registers per thread; bytes of spilled registers, of stack, of shared memory."""
 
     name: str
     registers: int
     spill_stores: int
     spill_loads: int
+    stack: int
+    shared: int
+
+
+@dataclass(frozen=True)
+class LaunchBounds:
+    """What a kernel promises: the most threads of a block; so many such blocks fit a multiprocessor (0: not said)."""
+
+    threads: int
+    blocks: int
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """csrc/device_code.cu compiled for 7.0: PTX, that of each kernel, and what each kernel uses as machine code."""
+
+    ptx: str
+    bodies: dict[str, str]
+    kernels: dict[str, Kernel]
 
 
 def ptx_of(source: str, name: str, include: Path, architecture: str = "compute_70") -> str:
@@ -61,21 +82,46 @@ def ptx_of(source: str, name: str, include: Path, architecture: str = "compute_7
     return ptx.value.decode()
 
 
+def bodies_of(ptx: str) -> dict[str, str]:
+    """What PTX has of each kernel, from its parameters on, by name."""
+    return {entry.split("(")[0].strip(): entry for entry in ptx.split(".entry ")[1:]}
+
+
+def bounds_of(body: str) -> LaunchBounds:
+    """The launch bounds in a kernel's PTX."""
+    threads = re.search(r"^\.maxntid (\d+), 1, 1$", body, re.MULTILINE)
+    blocks = re.search(r"^\.minnctapersm (\d+)$", body, re.MULTILINE)
+    assert threads is not None, "the kernel has no launch bounds"
+    return LaunchBounds(int(threads[1]), int(blocks[1]) if blocks is not None else 0)
+
+
 def assemble(ptx: str, directory: Path, architecture: str = "sm_70") -> tuple[Kernel, ...]:
     """Machine code for `architecture`, made and forgotten; what its kernels use.
 
     Raises CompilationError when the assembler refuses, as it does for an instruction the architecture lacks.
     """
+    return tuple(read_report(report_of(ptx, directory, architecture)).values())
+
+
+def report_of(ptx: str, directory: Path, architecture: str = "sm_70") -> str:
+    """What ptxas prints of the kernels; raises CompilationError as `assemble` does."""
     source = directory / "kernels.ptx"
     source.write_text(ptx, encoding="utf-8")
     command = [str(PTXAS), f"-arch={architecture}", "-v", str(source), "-o", str(directory / "kernels.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CompilationError(done.stderr)
+    return done.stderr
+
+
+def read_report(report: str) -> dict[str, Kernel]:
+    """The kernels of what ptxas printed, by name."""
     row = re.compile(
-        r"Function properties for (\S+)\n\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\n"
-        r"ptxas info\s*: Used (\d+) registers"
+        r"Function properties for (\S+)\n"
+        r"\s*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\n"
+        r"ptxas info\s*: Used (\d+) registers(?:.*?(\d+) bytes smem)?"
     )
-    return tuple(
-        Kernel(name, int(used), int(stores), int(loads)) for name, stores, loads, used in row.findall(done.stderr)
-    )
+    return {
+        name: Kernel(name, int(registers), int(stores), int(loads), int(stack), int(shared or 0))
+        for name, stack, stores, loads, registers, shared in row.findall(report)
+    }

@@ -6,55 +6,50 @@ No GPU is needed: NVRTC and ptxas come from the development environment, and the
 from __future__ import annotations
 
 import ctypes
-import shutil
-import subprocess
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from onecat.patching.series import ADDED, load_series
-from tests.unit.volta.device_compiler import CompilationError, Kernel, assemble, ptx_of
-
-CSRC = load_series("vllm-0.27.1").directory / ADDED / "vllm_volta" / "csrc"
-HOST_CUDA = Path(__file__).parent / "host_cuda"
-KERNEL_HEADERS = sorted(path for path in CSRC.glob("*.cuh") if "__global__" in path.read_text(encoding="utf-8"))
-E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
-
-Words = np.ndarray
-
-
-@pytest.fixture(scope="module", params=KERNEL_HEADERS, ids=lambda path: path.name)
-def header(request: pytest.FixtureRequest) -> Path:
-    path: Path = request.param
-    return path
+from tests.unit.volta.device_compiler import (
+    CompilationError,
+    DeviceCode,
+    Kernel,
+    LaunchBounds,
+    assemble,
+    bodies_of,
+    bounds_of,
+    ptx_of,
+)
+from tests.unit.volta.host_kernels import CSRC, Array, HostKernels
+from tests.unit.volta.narrow_formats import e2m1, e4m3, same_bits
 
 
-def test_all_kernels_stand_in_headers_that_this_test_compiles() -> None:
-    assert KERNEL_HEADERS
-    assert [path.name for path in CSRC.glob("*.cu") if "__global__" in path.read_text(encoding="utf-8")] == []
+def test_all_kernels_stand_in_headers_that_the_device_code_includes(device_code: DeviceCode) -> None:
+    texts = {path.name: path.read_text(encoding="utf-8") for path in CSRC.iterdir() if path.is_file()}
+    with_kernels = {name for name, text in texts.items() if "__global__" in text}
+    assert with_kernels and with_kernels == set(re.findall(r'#include "(\S+)"', texts["device_code.cu"]))
+    assert device_code.bodies.keys() == device_code.kernels.keys()
 
 
-def test_kernels_assemble_for_volta_within_the_registers_of_a_full_multiprocessor(header: Path, tmp_path: Path) -> None:
-    ptx = ptx_of(header.read_text(encoding="utf-8"), header.name, CSRC)
-    kernels = assemble(ptx, tmp_path)
-    assert len(kernels) == ptx.count(".entry ") == header.read_text(encoding="utf-8").count("__global__")
+def test_kernels_for_rows_leave_the_registers_of_a_full_multiprocessor(device_code: DeviceCode) -> None:
+    kernels = [kernel for name, kernel in device_code.kernels.items() if name.endswith("_kernel")]
+    assert len(kernels) == (CSRC / "dequantize.cuh").read_text(encoding="utf-8").count("__global__")
     for kernel in kernels:
         # 65536 registers for 2048 threads (CUDA C programming guide, compute capability 7.0).
         assert kernel.registers <= 32, kernel
         assert (kernel.spill_stores, kernel.spill_loads) == (0, 0), kernel
-    assert ".target sm_70" in ptx
-    assert ".f64" not in ptx
+    assert ".target sm_70" in device_code.ptx
+    assert ".f64" not in device_code.ptx
 
 
-def test_kernels_read_weights_in_words_of_8_and_16_bytes() -> None:
-    ptx = ptx_of((CSRC / "dequantize.cuh").read_text(encoding="utf-8"), "dequantize.cuh", CSRC)
-    bodies = {body.split("(")[0].strip(): body for body in ptx.split(".entry ")[1:]}
-    assert "ld.global.nc.v2.u32" in bodies["dequantize_nvfp4_kernel"]
-    assert "ld.global.nc.v4.u32" in bodies["dequantize_fp8_kernel"]
+def test_kernels_read_weights_in_words_of_8_and_16_bytes(device_code: DeviceCode) -> None:
+    assert "ld.global.nc.v2.u32" in device_code.bodies["dequantize_nvfp4_kernel"]
+    assert "ld.global.nc.v4.u32" in device_code.bodies["dequantize_fp8_kernel"]
     for name in ("dequantize_nvfp4_kernel", "dequantize_fp8_kernel"):
-        assert bodies[name].count("st.global.v4.u32") == 2
+        assert device_code.bodies[name].count("st.global.v4.u32") == 2
 
 
 @pytest.mark.parametrize(
@@ -80,50 +75,32 @@ def test_an_instruction_that_volta_lacks_is_refused(instruction: str, since: int
 def test_what_the_compilers_say_is_read(tmp_path: Path) -> None:
     source = 'extern "C" __global__ void add(float* out) { out[threadIdx.x] += 1; }'
     (kernel,) = assemble(ptx_of(source, "add.cu", CSRC), tmp_path)
-    assert kernel == Kernel("add", kernel.registers, 0, 0) and 0 < kernel.registers <= 16
+    assert kernel == Kernel("add", kernel.registers, 0, 0, 0, 0) and 0 < kernel.registers <= 16
+    source = """extern "C" __global__ void __launch_bounds__(64, 3) turn(float* out) {
+        __shared__ float all[64];
+        float mine[100];
+        for (int i = 0; i < 100; ++i) mine[i] = out[i + threadIdx.x];
+        all[threadIdx.x] = mine[int(out[0])];
+        __syncthreads();
+        out[threadIdx.x] = all[63 - threadIdx.x];
+    }"""
+    ptx = ptx_of(source, "turn.cu", CSRC)
+    (kernel,) = assemble(ptx, tmp_path)
+    assert (kernel.name, kernel.stack, kernel.shared) == ("turn", 400, 256)
+    assert bounds_of(bodies_of(ptx)["turn"]) == LaunchBounds(64, 3)
     with pytest.raises(CompilationError, match="undefined_name"):
         ptx_of('extern "C" __global__ void broken() { undefined_name(); }', "broken.cu", CSRC)
 
 
-@pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+@pytest.fixture
+def kernels(host_kernels: HostKernels) -> ctypes.CDLL:
     """The kernels as host code."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.fail("g++ is missing: `make test` installs it as root, or type: apt-get install g++", pytrace=False)
-    library = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    command = [compiler, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    command += [f"-I{HOST_CUDA}", f"-I{CSRC}", str(HOST_CUDA / "kernels.cpp"), "-o", str(library)]
-    subprocess.run(command, check=True)
-    loaded = ctypes.CDLL(str(library))
-    loaded.one_e4m3.restype = loaded.one_e2m1.restype = ctypes.c_float
-    return loaded
+    return host_kernels.library
 
 
-def e4m3(codes: Words) -> Words:
-    """E4M3 by its definition: exponent bias 7, no infinity, NaN where all other bits are set."""
-    codes = codes.astype(np.int64)
-    exponent, mantissa = (codes >> 3) & 15, codes & 7
-    value = np.where(exponent == 0, mantissa / 8 * 2.0**-6, (1 + mantissa / 8) * 2.0 ** (exponent - 7))
-    value = np.where(codes & 0x7F == 0x7F, np.nan, value)
-    return np.asarray(np.where(codes & 0x80, -value, value), np.float32)
-
-
-def e2m1(codes: Words) -> Words:
-    return np.asarray(np.where(codes & 8, -E2M1[codes & 7], E2M1[codes & 7]), np.float32)
-
-
-def pointer(array: Words) -> ctypes.c_void_p:
+def pointer(array: Array) -> ctypes.c_void_p:
     assert array.flags.c_contiguous
     return ctypes.c_void_p(array.ctypes.data)
-
-
-def same_bits(found: Words, expected: Words) -> None:
-    """Equal to the last bit, the sign of zero included; any NaN equals any other."""
-    nan = np.isnan(expected)
-    assert np.array_equal(np.isnan(found), nan)
-    kind = np.uint16 if found.dtype == np.float16 else np.uint32
-    assert np.array_equal(found.view(kind)[~nan], expected.view(kind)[~nan])
 
 
 def test_every_e4m3_code_decodes_exactly(kernels: ctypes.CDLL) -> None:
@@ -154,7 +131,7 @@ def test_nvfp4_weights_become_the_fp16_values_that_vllm_reckons(kernels: ctypes.
     factor = np.array([0.0123], np.float32)
     out = np.empty((rows, columns), np.float16)
     blocks = ctypes.c_longlong(rows * columns // 16)
-    kernels.nvfp4(pointer(packed), pointer(scales), pointer(factor), pointer(out), blocks)
+    assert kernels.nvfp4(pointer(packed), pointer(scales), pointer(factor), pointer(out), blocks) is None
     expected = e2m1(codes) * np.repeat(e4m3(scales) * factor, 16, axis=1)
     same_bits(out, expected.astype(np.float16))
 
@@ -177,7 +154,7 @@ def test_fp8_weights_become_fp16_with_the_scale_of_their_tile(
     tiles = (-(-rows // block_rows), -(-columns // block_columns))
     scale = random.uniform(1e-4, 3, tiles).astype(np.float32)
     out = np.empty((rows, columns), np.float16)
-    kernel: Callable[..., None] = getattr(kernels, name)
-    kernel(pointer(weight), pointer(scale), pointer(out), rows, columns, block_rows, block_columns)
+    kernel: Callable[..., bytes | None] = getattr(kernels, name)
+    assert kernel(pointer(weight), pointer(scale), pointer(out), rows, columns, block_rows, block_columns) is None
     spread = np.repeat(np.repeat(scale, block_rows, axis=0), block_columns, axis=1)[:rows, :columns]
     same_bits(out, (e4m3(weight) * spread).astype(np.float16))

@@ -1,19 +1,30 @@
-// Stands in for CUDA's header of that name, so that a kernel runs on the host, one thread after the other.
+// Stands in for CUDA's header of that name and for what the compiler of CUDA knows by itself, so that kernels are
+// compiled for the host. How their threads run there: thread_blocks.h.
 
 #pragma once
-
-#include <cstring>
 
 #define __global__
 #define __device__
 #define __forceinline__ inline
+#define __launch_bounds__(...)
+// A variable of a function that all threads of a block share, since they run on one thread of the host. Thread-local
+// ones lie together, and nothing else of this library does there: thread_blocks.cpp fills all of it with NaN.
+#define __shared__ thread_local
 
-struct uint2 {
+struct alignas(8) uint2 {
   unsigned int x, y;
 };
 
-struct uint4 {
+struct alignas(16) uint4 {
   unsigned int x, y, z, w;
+};
+
+struct float2 {
+  float x, y;
+};
+
+struct alignas(16) float4 {
+  float x, y, z, w;
 };
 
 struct dim3 {
@@ -31,20 +42,25 @@ struct __half2 {
 
 inline __half __float2half_rn(float value) { return static_cast<__half>(value); }
 
+inline float __half2float(__half value) { return static_cast<float>(value); }
+
 inline __half2 __floats2half2_rn(float low, float high) {
   return {static_cast<__half>(low), static_cast<__half>(high)};
 }
 
+inline float2 __half22float2(__half2 pair) { return {__half2float(pair.x), __half2float(pair.y)}; }
+
 inline uint4 make_uint4(unsigned int x, unsigned int y, unsigned int z, unsigned int w) { return {x, y, z, w}; }
 
-// Runs a kernel's threads in order.
-template <typename Kernel, typename... Arguments>
-void launch(unsigned int blocks, unsigned int threads, Kernel kernel, Arguments... arguments) {
-  gridDim.x = blocks;
-  blockDim.x = threads;
-  for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
-    for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) {
-      kernel(arguments...);
-    }
-  }
-}
+inline int min(int left, int right) { return left < right ? left : right; }
+
+inline int max(int left, int right) { return left < right ? right : left; }
+
+// Only one thread of the host runs, so everybody sees what was written.
+inline void __threadfence() {}
+
+// As CUDA's; defined in thread_blocks.cpp.
+void __syncwarp();
+void __syncthreads();
+int __syncthreads_and(int agrees);
+unsigned int atomicAdd(unsigned int* address, unsigned int value);
