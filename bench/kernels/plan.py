@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SOURCE = """#include "panel_plan.h"
-using namespace vllm_volta;
 extern "C" int blocks(int m, int n, int k, int multiprocessors, int resident) {
-  return plan_panels(m, n, k, multiprocessors, resident).blocks;
+  return vllm_volta::plan_panels(m, n, k, multiprocessors, resident).blocks;
 }
-extern "C" int tokens(int m) { return PANEL_TOKENS[panel_kernel(m)]; }
-extern "C" int most() { return MOST_PANEL_TOKENS; }
 """
 
 
@@ -22,15 +19,6 @@ class Planner:
     """panel_plan.h as a library."""
 
     library: ctypes.CDLL
-
-    def tokens(self, m: int) -> int:
-        """The number of tokens in the name of the kernel for m tokens."""
-        return int(self.library.tokens(m))
-
-    def slices(self, m: int) -> list[int]:
-        """m tokens as they are multiplied one after the other: as many as the last kernel takes, and the rest."""
-        most = int(self.library.most())
-        return [most] * (m // most) + ([m % most] if m % most else [])
 
     def blocks(self, m: int, n: int, k: int, multiprocessors: int, resident: int) -> int:
         """Thread blocks that m tokens and a weight [n, k] are given, where a multiprocessor holds `resident`."""

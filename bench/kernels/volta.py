@@ -7,6 +7,7 @@ A kernel takes at least as long as its bound.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ LANES = 32
 PANEL_ROWS = 32
 PANEL_COLUMNS = 64
 PANEL_WEIGHTS = PANEL_ROWS * PANEL_COLUMNS
+NAME = re.compile(r"(?P<format>nvfp4|fp8)_panels_(?P<kind>quad_pairs|octets)_(?P<tokens>\d+)")
+"""Of the kernels that multiply."""
+BYTES_PER_WEIGHT = {"nvfp4": 0.5 + 1 / 16, "fp8": 1.0}
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class Kernel:
     """
 
     name: str
+    format: str
+    kind: str
     tokens: int
     warps: int
     bytes_per_weight: float
@@ -108,7 +114,10 @@ class Kernel:
 
 def kernel_of(code: MachineCode, name: str) -> Kernel:
     """Raises ValueError when the machine code has another form than this model knows."""
-    tokens = int(name.rsplit("_", 1)[1])
+    parts = NAME.fullmatch(name)
+    if parts is None:
+        raise ValueError(f"{name} is no kernel that multiplies")
+    tokens = int(parts["tokens"])
     warps = code.threads[name] // LANES
     loop = main_loop(code.functions[name])
     counted = (*loop.always, *loop.sometimes)
@@ -116,9 +125,11 @@ def kernel_of(code: MachineCode, name: str) -> Kernel:
     staged_values = sum(access_bytes(each) // 2 for each in loop.around if each.mnemonic == "STS") * LANES * warps
     return Kernel(
         name=name,
+        format=parts["format"],
+        kind=parts["kind"],
         tokens=tokens,
         warps=warps,
-        bytes_per_weight=0.5 + 1 / 16 if name.startswith("nvfp4") else 1.0,
+        bytes_per_weight=BYTES_PER_WEIGHT[parts["format"]],
         registers=resources.registers,
         spilled=resources.spilled_bytes > 0,
         weights=weights_of(loop.always, -(-tokens // 8)),
@@ -161,25 +172,38 @@ def resident_blocks(card: Card, registers: int, warps: int) -> int:
 
 
 def bound(card: Card, kernel: Kernel, planner: Planner, layer: Layer, m: int) -> Bound:
-    """Of m tokens (at most the kernel's) with the layer's weight."""
+    """Of m tokens (at most the kernel's) with the layer's weight. A thread block keeps one multiprocessor busy."""
     panels = -(-layer.k // PANEL_COLUMNS)
     row_blocks = -(-layer.n // (PANEL_ROWS * kernel.warps))
     resident = resident_blocks(card, kernel.registers, kernel.warps)
     blocks = planner.blocks(m, layer.n, layer.k, card.multiprocessors, resident)
     # Warps past the last group of rows work like the others.
     work = row_blocks * kernel.warps * panels
-    parts = card.multiprocessors * 4 * card.clock
+    busy = min(card.multiprocessors, blocks)
+    parts = busy * 4 * card.clock
     weight_bytes = -(-layer.n // PANEL_ROWS) * panels * PANEL_WEIGHTS * kernel.bytes_per_weight
     staged_bytes = row_blocks * panels * PANEL_COLUMNS * m * 2
     seconds = {
         "memory": (weight_bytes + m * layer.k * 2 + m * layer.n * 2) / card.memory_rate,
         "L2": (weight_bytes + staged_bytes) / (card.l2_rate * card.clock),
         "issue": sum(kernel.of_panel(unit) for unit in Unit) * work / parts,
-        "shared memory": kernel.panel_shared_cycles * work / (card.multiprocessors * card.clock),
+        "shared memory": kernel.panel_shared_cycles * work / (busy * card.clock),
     }
     for name, units in GROUPS.items():
         seconds[name] = sum(kernel.of_panel(unit) * CYCLES[unit] for unit in units) * work / parts
     return Bound(blocks, resident, seconds)
+
+
+def slices(kernels: Iterable[Kernel], m: int) -> list[tuple[Kernel, int]]:
+    """How m tokens are multiplied one after the other: each slice's kernel, of these, and tokens.
+
+    As csrc/bindings.cpp does it: as many as the kernel for the most tokens takes, then the rest, each by the kernel for
+    the fewest tokens that takes them.
+    """
+    by_tokens = sorted(kernels, key=lambda kernel: kernel.tokens)
+    most = by_tokens[-1].tokens
+    counts = [most] * (m // most) + ([m % most] if m % most else [])
+    return [(next(kernel for kernel in by_tokens if kernel.tokens >= count), count) for count in counts]
 
 
 def budget_per_weight(card: Card, bytes_per_weight: float) -> dict[str, float]:

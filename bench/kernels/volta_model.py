@@ -51,7 +51,7 @@ def main() -> int:
             return 2
         planner = compiled_planner(SOURCES, Path(folder))
         card = volta.v100(model.name, model.bandwidth_gb_s, model.fp16_tflops)
-        kernels = kernels_of(code, planner)
+        kernels = kernels_of(code)
         print("\n".join(counts(given.arch, card, kernels)))
         if given.arch != "sm_70":
             return 0
@@ -67,12 +67,12 @@ def main() -> int:
     return int(not held)
 
 
-def kernels_of(code: MachineCode, planner: Planner) -> list[volta.Kernel]:
-    """Those with a main loop that is in this machine code: quad pairs are emulated by a call from 8.0 on."""
+def kernels_of(code: MachineCode) -> list[volta.Kernel]:
+    """Those with a main loop in this machine code: quad pairs are emulated by a call from 8.0 on."""
     kinds = ("quad_pairs", "octets") if code.architecture == "sm_70" else ("octets",)
-    sizes = sorted({planner.tokens(rows) for m in TOKENS for rows in planner.slices(m)})
-    names = [f"{form}_panels_{kind}_{size}" for form in ("nvfp4", "fp8") for kind in kinds for size in sizes]
-    return [volta.kernel_of(code, name) for name in names]
+    names = [name for name in code.functions if (found := volta.NAME.fullmatch(name)) and found["kind"] in kinds]
+    kernels = [volta.kernel_of(code, name) for name in names]
+    return sorted(kernels, key=lambda kernel: (kernel.format != "nvfp4", kinds.index(kernel.kind), kernel.tokens))
 
 
 def counts(architecture: str, card: volta.Card, kernels: Sequence[volta.Kernel]) -> list[str]:
@@ -105,7 +105,7 @@ def budgets(card: volta.Card, kernels: Sequence[volta.Kernel]) -> tuple[bool, li
     """Whether the kernels for few tokens stay below what the card can do at its memory's speed, and the table."""
     held, rows = True, []
     for kernel in kernels:
-        if kernel.tokens > FEW_TOKENS or "quad_pairs" not in kernel.name:
+        if kernel.tokens > FEW_TOKENS or kernel.kind != "quad_pairs":
             continue
         budget = volta.budget_per_weight(card, kernel.bytes_per_weight)
         for name, units in {"issue": tuple(Unit), **volta.GROUPS}.items():
@@ -130,17 +130,12 @@ def predict(
     layers: Sequence[shapes.Layer],
 ) -> list[dict[str, object]]:
     """A record for each format, layer and number of tokens; all seconds are bounds of the model."""
-    by_name = {kernel.name: kernel for kernel in kernels}
     records: list[dict[str, object]] = []
-    for form in ("nvfp4", "fp8"):
+    for form, size in volta.BYTES_PER_WEIGHT.items():
+        own = [kernel for kernel in kernels if kernel.format == form and kernel.kind == "quad_pairs"]
         for layer in layers:
             for m in TOKENS:
-                slices = planner.slices(m)
-                kernel = by_name[f"{form}_panels_quad_pairs_{planner.tokens(slices[0])}"]
-                parts = [
-                    volta.bound(card, by_name[f"{form}_panels_quad_pairs_{planner.tokens(rows)}"], planner, layer, rows)
-                    for rows in slices
-                ]
+                parts = [volta.bound(card, kernel, planner, layer, rows) for kernel, rows in volta.slices(own, m)]
                 found = parts[0]
                 half = volta.half_seconds(card, fp16_tflops, layer, m)
                 records.append(
@@ -148,7 +143,7 @@ def predict(
                         "format": form,
                         "layer": asdict(layer),
                         "m": m,
-                        "kernel": kernel.name,
+                        "kernel": volta.slices(own, m)[0][0].name,
                         "blocks": found.blocks,
                         "resident_blocks": found.resident,
                         "model_seconds_of_first": found.seconds,
@@ -159,14 +154,15 @@ def predict(
                     }
                 )
             for m in LARGE:
-                size = 0.5625 if form == "nvfp4" else 1.0
                 records.append(
                     {
                         "format": form,
                         "layer": asdict(layer),
                         "m": m,
                         "kernel": "dequantise + FP16",
-                        "model_bound": volta.dequantised_seconds(card, size, fp16_tflops, layer, m),
+                        "model_bound": volta.dequantised_seconds(
+                            card, volta.BYTES_PER_WEIGHT[form], fp16_tflops, layer, m
+                        ),
                         "limiter": "dequantise + FP16",
                         "fp16_model_bound": volta.half_seconds(card, fp16_tflops, layer, m),
                     }

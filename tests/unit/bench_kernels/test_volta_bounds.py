@@ -30,6 +30,8 @@ def kernel(counts: dict[Unit, int], **changes: object) -> volta.Kernel:
     """A kernel for eight tokens that does a panel in a round."""
     given: dict[str, object] = {
         "name": "nvfp4_panels_quad_pairs_8",
+        "format": "nvfp4",
+        "kind": "quad_pairs",
         "tokens": 8,
         "warps": 8,
         "bytes_per_weight": 0.5625,
@@ -136,11 +138,23 @@ def test_threads_of_a_block_are_what_the_kernel_says() -> None:
     assert most_threads(ptx) == {"one": 256}
 
 
-def test_more_tokens_than_the_last_kernel_takes_are_multiplied_in_slices(planner: Planner) -> None:
-    most = planner.slices(1000)[0]
-    assert planner.slices(2 * most + 3) == [most, most, 3]
-    assert (planner.tokens(most), planner.tokens(1)) == (most, 1)
-    assert planner.blocks(1, 128, 64, 80, 2) == 1
+def test_more_tokens_than_the_last_kernel_takes_are_multiplied_in_slices() -> None:
+    one, eight, most = (kernel({}, tokens=tokens) for tokens in (1, 8, 32))
+    assert volta.slices([most, one, eight], 69) == [(most, 32), (most, 32), (eight, 5)]
+    assert volta.slices([most, one, eight], 1) == [(one, 1)]
+    assert volta.slices([most, one, eight], 9) == [(most, 9)]
+
+
+def test_the_launchers_own_plan_is_asked(planner: Planner) -> None:
+    assert planner.blocks(1, 32, 64, 80, 2) == 1
+    assert 80 <= planner.blocks(1, 57344, 8192, 80, 2) <= 160
+
+
+def test_fewer_thread_blocks_than_multiprocessors_leave_some_idle(planner: Planner) -> None:
+    narrow = Layer("a model", "a layer", 32, 64, 1)
+    found = volta.bound(CARD, kernel({Unit.INTEGER: 100}, warps=1), planner, narrow, 1)
+    assert found.blocks == 1
+    assert found.seconds["integer"] == pytest.approx(200 / (4 * CARD.clock))
 
 
 def test_dequantising_first_pays_its_bytes() -> None:
