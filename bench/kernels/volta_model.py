@@ -160,9 +160,7 @@ def predict(
                         "layer": asdict(layer),
                         "m": m,
                         "kernel": "dequantise + FP16",
-                        "model_bound": volta.dequantised_seconds(
-                            card, volta.BYTES_PER_WEIGHT[form], fp16_tflops, layer, m
-                        ),
+                        "model_bound": volta.dequantised_seconds(card, size, fp16_tflops, layer, m),
                         "limiter": "dequantise + FP16",
                         "fp16_model_bound": volta.half_seconds(card, fp16_tflops, layer, m),
                     }
