@@ -58,6 +58,7 @@ ENGINE = {
     "dtype": "float16",
     "max_model_len": 1024,
     "max_num_seqs": 32,
+    "max_num_batched_tokens": 2048,
     "attention_backend": "TRITON_ATTN",
     "gpu_memory_utilization": 0.08,
     "kv_cache_memory_bytes": 1 << 30,
@@ -98,12 +99,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("groups", nargs="+", choices=GROUPS)
     parser.add_argument("--seconds", type=float, default=560, help="when what still runs is ended")
+    parser.add_argument("--only", nargs="+", metavar="STEP", help="of the groups' steps, only these")
     parser.add_argument("--list", action="store_true", help="only print the steps")
     options = parser.parse_args()
     steps = [step for group in GROUPS if group in options.groups for step in STEPS_OF[group]()]
+    steps = [step for step in steps if options.only is None or step.name in options.only]
     if options.list:
         for step in steps:
-            print(step.name, " ".join(map(str, step.argv)), dict(step.environment), f"after {list(step.after)}")
+            print(step.name, " ".join(step.argv), dict(step.environment), f"needs {step.needs}, after {step.after}")
         return
     for folder in ("jobs", "results", "logs"):
         (WORK / folder).mkdir(parents=True, exist_ok=True)
@@ -124,12 +127,12 @@ def prepare() -> Iterator[Step]:
         # Each process would compile these files by itself; those that are no Python 3 may fail.
         f" python3 -m compileall -q -j 0 {SITE} >/dev/null 2>&1 || true"
     )
-    yield Step("overlay", [*shell, overlay], after=["unpack"], limit=120)
+    yield Step("overlay", [*shell, overlay], needs=["unpack"], limit=120)
     build = (
         f"sh {TOOLS}/build_extension.sh {WORK}/extension {PACKED}/device.ptx {PACKED}/source.tar.gz;"
         f" rm -rf {SITE}/vllm_volta; cp -R {WORK}/extension/vllm_volta {SITE}/vllm_volta"
     )
-    yield Step("extension", [*shell, build], after=["unpack"], load=4, limit=240)
+    yield Step("extension", [*shell, build], needs=["unpack"], load=4, limit=240)
     small = f"{WORK}/models/small-w4a16 {WORK}/models/small-w4a4"
     unpack_models = (
         f"rm -rf {WORK}/models/small-* {GEMMA}; mkdir -p {WORK}/models {GEMMA}; tar -xf {PACKED}/models.tar"
@@ -143,13 +146,19 @@ def prepare() -> Iterator[Step]:
             f"make-{shape}",
             [sys.executable, f"{TOOLS}/checkpoints.py", shape, f"{ROOT}/models/small", f"{WORK}/models/{shape}"],
             {"CUDA_VISIBLE_DEVICES": str(index % 2), "PYTHONPATH": path},
-            after=["small-models"],
+            needs=["small-models"],
             load=4,
             limit=180,
         )
 
 
-READY = ("overlay", "extension", "small-models", "make-llama-w4a16", "make-llama-w4a4", "make-qwen3.6", "make-gemma4")
+READY = ("overlay", "extension", "small-models")
+MADE_BY = {"llama-plain": "make-llama-w4a16", "qwen3.6-plain": "make-qwen3.6", "gemma4-plain": "make-gemma4"}
+
+
+def needed(model: str) -> list[str]:
+    """The steps of `prepare` that a run of the model needs."""
+    return [*READY] if model.startswith("small") else [*READY, MADE_BY.get(model, f"make-{model}")]
 
 
 def texts() -> Iterator[Step]:
@@ -207,7 +216,7 @@ def generating(
         name,
         [sys.executable, f"{TOOLS}/generate.py", written(name, job), str(WORK / "results" / f"{name}.json")],
         engine_environment(name, gpu) | environment,
-        after=READY,
+        needs=needed(model),
         load=2 if gpu is not None else 4,
     )
 
@@ -230,7 +239,7 @@ def streams() -> Iterator[Step]:
     """Servers of the random model with our kernels, upstream's, and FP16, measured side by side; texts of the small."""
     common = ["--dtype", "float16", "--max-model-len", "1024", "--max-num-seqs", "32", "--seed", "0"]
     common += ["--attention-backend", "TRITON_ATTN", "--gpu-memory-utilization", "0.08", "--no-enable-prefix-caching"]
-    common += ["--kv-cache-memory-bytes", str(2 << 30)]
+    common += ["--kv-cache-memory-bytes", str(2 << 30), "--max-num-batched-tokens", "2048"]
 
     def server(name: str, model: str, environment: dict[str, str], gpu: int) -> dict[str, Any]:
         more = ["--enforce-eager"] if name.endswith("eager") else []
@@ -259,9 +268,11 @@ def streams() -> Iterator[Step]:
     gate = WORK / "texts-done"
     job = {"lanes": lanes, "held_out": str(HELD_OUT), "logs": f"{WORK}/logs", "ready": 240, "wait_for": str(gate)}
     argv = [sys.executable, f"{TOOLS}/streams.py", written("streams", job), f"{WORK}/results/streams.json"]
-    yield Step("streams", argv, after=READY, load=12, limit=420)
+    models = ("small-w4a16", "llama-w4a16", "llama-w4a4")
+    needs = sorted({name for model in models for name in needed(model)})
+    yield Step("streams", argv, needs=needs, load=12, limit=420)
     others = [step.name for group in ("texts", "cut", "gpus") for step in STEPS_OF[group]()]
-    yield Step("gpus-are-free", ["touch", str(gate)], after=[*READY, *others], load=0)
+    yield Step("gpus-are-free", ["touch", str(gate)], after=others, load=0)
 
 
 def triton() -> Iterator[Step]:

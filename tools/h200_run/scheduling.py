@@ -21,13 +21,15 @@ GRACE = 8.0
 class Step:
     """A command with its environment (added to that of this process).
 
-    after: names of steps that must have ended before, however they did. load: how much of `capacity` it takes. limit:
-    seconds.
+    needs: names of steps that must have ended well before, else this one is not started. after: those that must have
+    ended, however they did. Names of steps that are not there count as done. load: how much of `capacity` it takes.
+    limit: seconds.
     """
 
     name: str
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    needs: Sequence[str] = ()
     after: Sequence[str] = ()
     load: int = 2
     limit: float = 300.0
@@ -71,12 +73,15 @@ def run_all(steps: Sequence[Step], logs: Path, capacity: int, deadline: float) -
             list(pool.map(lambda each: stop(each.process), over))
         if now > deadline:
             return ended + [Ended(step.name, "not started", 0.0) for step in waiting]
-        done = {each.name for each in ended}
+        results = {each.name: each.result for each in ended}
         for step in list(waiting):
+            if any(results.get(name, "ok") != "ok" for name in step.needs):
+                ended.append(Ended(step.name, "not started", 0.0))
+                waiting.remove(step)
+                continue
+            is_ready = all(name in results for name in {*step.needs, *step.after} & names)
             load = sum(each.step.load for each in running)
-            if all(name in done or name not in names for name in step.after) and (
-                not running or load + step.load <= capacity
-            ):
+            if is_ready and (not running or load + step.load <= capacity):
                 running.append(_start(step, logs))
                 waiting.remove(step)
         time.sleep(PAUSE)
