@@ -54,13 +54,10 @@ inline uint4 make_uint4(unsigned int x, unsigned int y, unsigned int z, unsigned
 
 inline int min(int left, int right) { return left < right ? left : right; }
 
-inline int max(int left, int right) { return left < right ? right : left; }
-
 // Only one thread of the host runs, so everybody sees what was written.
 inline void __threadfence() {}
 
 // As CUDA's; defined in thread_blocks.cpp.
 void __syncwarp();
 void __syncthreads();
-int __syncthreads_and(int agrees);
 unsigned int atomicAdd(unsigned int* address, unsigned int value);

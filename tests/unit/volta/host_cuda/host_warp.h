@@ -26,15 +26,7 @@ inline uint4 load_streamed(const uint4* address) { return *address; }
 
 inline unsigned int load_streamed(const unsigned int* address) { return *address; }
 
-inline float load_shared_result(const float* address) { return *address; }
-
 inline float4 load_shared_result(const float4* address) { return *address; }
-
-inline unsigned int load_arrivals(const unsigned int* address) {
-  // All threads of a block look: a few times something happens in between.
-  host_cuda::let_others_go_on(128);
-  return *address;
-}
 
 inline __half2 halves_of(unsigned int word) {
   __half2 halves;

@@ -41,11 +41,8 @@ struct Block {
 
   unsigned int number;
   bool runs;
-  unsigned int thread;  // that runs
   Meeting warps[MOST_THREADS / WARP];
   unsigned int waiting_at_barrier;
-  bool all_agree;     // at the barrier where threads are now, so far
-  bool all_agreed;    // at the last one
   unsigned int ended;
   // By place in the order of threads; no earlier one than `first_ready` can go on.
   bool ready[MOST_THREADS];
@@ -113,7 +110,7 @@ void wait() { current->ready[place_of[threadIdx.x]] = false; }
 
 [[noreturn]] void enter(unsigned int thread) {
   Fiber& fiber = current->fibers[thread];
-  current->thread = threadIdx.x = thread;
+  threadIdx.x = thread;
   if (!fiber.started) {
     fiber.started = true;
     setcontext(&fiber.start);
@@ -146,7 +143,6 @@ void start(Block& block) {
   block.runs = true;
   std::fill(block.warps, block.warps + MOST_THREADS / WARP, Meeting{});
   block.waiting_at_barrier = block.ended = 0;
-  block.all_agree = true;
   std::fill(block.ready, block.ready + launched->threads, true);
   block.first_ready = 0;
   block.shared.assign(shared_memory().bytes, NAN_BYTE);
@@ -159,15 +155,11 @@ void bring(Block& block) {
   std::copy(block.shared.begin(), block.shared.end(), shared_memory().begin);
 }
 
-unsigned int next_chance() {
-  chance = chance * 1664525u + 1013904223u;
-  return chance >> 16;
-}
-
 Block& any_that_runs() {
   unsigned int number;
   do {
-    number = next_chance() % launched->resident;
+    chance = chance * 1664525u + 1013904223u;
+    number = (chance >> 16) % launched->resident;
   } while (!blocks[number].runs);
   return blocks[number];
 }
@@ -315,10 +307,7 @@ void meet_lanes(Instruction instruction, const Operands& mine) {
   pass_on();
 }
 
-__attribute__((noinline)) void let_others_go_on(unsigned int one_time_of) {
-  if (launched->resident == 1 || next_chance() % one_time_of != 0) {
-    return;
-  }
+__attribute__((noinline)) void let_others_go_on() {
   Block& next = any_that_runs();
   if (&next != current && _setjmp(current->fibers[threadIdx.x].registers) == 0) {
     const SharedMemory shared = shared_memory();
@@ -351,30 +340,23 @@ const char* run(const Launch& launch, void (*thread)(const void*), const void* a
 
 void __syncwarp() { host_cuda::meet_lanes(nullptr, {}); }
 
-void __syncthreads() { __syncthreads_and(1); }
-
-int __syncthreads_and(int agrees) {
+void __syncthreads() {
   using namespace host_cuda;
-  Block& block = *current;
   wait();
-  block.all_agree = block.all_agree && agrees != 0;
-  if (++block.waiting_at_barrier == blockDim.x) {
-    block.waiting_at_barrier = 0;
-    block.all_agreed = block.all_agree;
-    block.all_agree = true;
+  if (++current->waiting_at_barrier == blockDim.x) {
+    current->waiting_at_barrier = 0;
     for (unsigned int thread = 0; thread < blockDim.x; ++thread) {
       set_ready(thread);
     }
-    let_others_go_on(1);
+    let_others_go_on();
   }
   pass_on();
-  return block.all_agreed;
 }
 
 unsigned int atomicAdd(unsigned int* address, unsigned int value) {
-  host_cuda::let_others_go_on(1);
+  host_cuda::let_others_go_on();
   const unsigned int before = *address;
   *address += value;
-  host_cuda::let_others_go_on(1);
+  host_cuda::let_others_go_on();
   return before;
 }

@@ -5,8 +5,8 @@
 // between two meetings must not depend on each other, so a kernel gives the same bits in every order; in one order and
 // its reverse, each of two threads is ahead of the other once.
 //
-// Blocks run one after the other, or some at a time: then, wherever a block passes a barrier or looks at what others
-// count, chance decides which of them goes on.
+// Blocks run one after the other, or some at a time: then, wherever a block passes a barrier or counts where others
+// do, chance decides which of them goes on.
 
 #pragma once
 
@@ -40,8 +40,8 @@ using Instruction = void (*)(const Operands (&lanes)[WARP]);
 // Waits for the other lanes of the warp to come to the same instruction; the last one does it for all.
 void meet_lanes(Instruction instruction, const Operands& mine);
 
-// Lets another of the blocks that run at this time go on, perhaps: about one time of so many.
-void let_others_go_on(unsigned int one_time_of);
+// Lets another of the blocks that run at this time go on, perhaps.
+void let_others_go_on();
 
 // Runs `thread(argument)` once for each thread; before each block all shared memory is filled with NaN. Returns what went
 // wrong, or null: a read or write outside of memory (guarded_memory.h), undefined behaviour that the compiler traps,
