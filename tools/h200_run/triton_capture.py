@@ -31,8 +31,12 @@ def install() -> None:
     def noting(src: Any, *arguments: Any, **options: Any) -> Any:
         kernel = compile_kernel(src, *arguments, **options)
         if isinstance(src, compiler.ASTSource):
+            try:
+                line = json.dumps(described(src, kernel))
+            except Exception as error:  # noqa: BLE001 - the engine goes on; the table tells of it
+                line = json.dumps({"name": src.name, "undescribed": repr(error)})
             with (folder / f"kernels-{os.getpid()}.jsonl").open("a") as lines:
-                lines.write(json.dumps(described(src, kernel)) + "\n")
+                lines.write(line + "\n")
         return kernel
 
     compiler.compile = noting

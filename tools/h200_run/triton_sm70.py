@@ -62,6 +62,8 @@ def compiled(kernel: dict[str, Any]) -> dict[str, Any]:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
+    if "undescribed" in kernel:
+        return {"kernel": kernel["name"], "constants": {}, "failed": f"not captured: {kernel['undescribed']}"}
     constants = {tuple(path): value for path, value in kernel["constants"]}
     row = {
         "kernel": kernel["name"],
