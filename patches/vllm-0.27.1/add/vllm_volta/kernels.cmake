@@ -18,7 +18,7 @@ function(vllm_volta_sources OUT_SOURCES NVCC)
     endif()
     message(STATUS "vllm_volta: device code is ${_CODE}")
   elseif(NOT NVCC)
-    message(FATAL_ERROR "vllm_volta needs nvcc 11.4 to 12.9, or VLLM_VOLTA_DEVICE_CODE=FILE.")
+    message(FATAL_ERROR "vllm_volta needs nvcc 12.5 to 12.9, or VLLM_VOLTA_DEVICE_CODE=FILE.")
   else()
     set(_CODE "${CMAKE_CURRENT_BINARY_DIR}/vllm_volta/device_code.fatbin")
     set(_HOST "${CMAKE_CXX_COMPILER}")
@@ -49,4 +49,7 @@ function(vllm_volta_settings TARGET)
   target_compile_definitions(${TARGET} PRIVATE USE_CUDA TORCH_TARGET_VERSION=0x020B000000000000ULL)
   # Of torch's libraries those that are used; none of them is libcuda, which comes with the driver.
   target_link_options(${TARGET} PRIVATE LINKER:--as-needed)
+  # Where LDFLAGS asks for a static libstdc++, mixing its symbols with those of torch's ends the process when an error is
+  # to be told (seen on an H200).
+  target_link_options(${TARGET} PRIVATE LINKER:--exclude-libs,ALL)
 endfunction()
