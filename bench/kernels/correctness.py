@@ -63,6 +63,8 @@ def check(
     claim: Claim, weight: Weight, x: torch.Tensor, what: str, bias: torch.Tensor | None = None, linear: bool = False
 ) -> None:
     """One multiplication: its result, and that the counts of arrivals are zero again."""
+    from vllm_volta import ops
+
     found = weight.linear(x, bias) if linear else weight.panels(x, bias)
     exact, magnitudes = expected(x, weight, bias)
     rounded = linear and weight.format != "nvfp4"
@@ -71,6 +73,10 @@ def check(
         # Beyond a number of tokens an FP8 weight becomes fp16 first: half a unit of each, also of subnormal ones.
         sums = x.double().abs().sum(1, keepdim=True)
         besides = (magnitudes * 2.0**-11 + sums * 2.0**-25).nan_to_num(posinf=0.0)
+    elif linear and bias is not None and x.shape[0] > ops.MAX_PANEL_TOKENS:
+        # cuBLAS rounds the product before it adds the bias (seen on an H200 with torch 2.11).
+        besides = ((exact - bias.double()).abs() * 2.0**-11 + 2.0**-25).nan_to_num(posinf=0.0)
+        rounded = True
     assert found.shape == exact.shape, f"{what}: shape {tuple(found.shape)}"
     claim.see_result(compare(found, exact, magnitudes, weight.k, besides), what, rounded)
     if weight.arrivals.any():

@@ -428,7 +428,7 @@ def layers_of_compressed_tensors_become_panels() -> None:
 @check
 def layers_of_fp8_become_panels_where_their_scales_let_them() -> None:
     import torch
-    from checks import activations, fp8_method, near
+    from checks import activations, fp8_method, half_precision, near
 
     random, x = generator(21), activations((3,), 128, torch.float16, generator(22))
     weight = fp8_codes(128, 128, random)
@@ -441,7 +441,10 @@ def layers_of_fp8_become_panels_where_their_scales_let_them() -> None:
                 layer.weight.copy_(weight)
                 scale_of.copy_(torch.rand(scale_of.shape, generator=random) * 0.01)
             scale = scale_of.data.clone()
-            method.process_weights_after_loading(layer)
+            with half_precision():  # as vLLM does it: what names no type is float16
+                method.process_weights_after_loading(layer)
+        if is_panels:  # kernels read these as float32
+            assert {layer.weight_row_scale.dtype, scale_of.dtype} == {torch.float32}
         if block:
             rows = scale.repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
         else:

@@ -241,7 +241,7 @@ def test_a_reference_or_an_emulation_is_told(line: str, words: str) -> None:
         "INFO [nvfp4.py:86] NVFP4 weights stay 4-bit in memory, in panels of quad pairs, which PyTorch undoes: "
         "VLLM_VOLTA_PANELS=1, but there are no compiled kernels for cpu",
         "INFO [nvfp4.py:86] NVFP4 weights stay 4-bit in memory, in panels of quad pairs: compiled kernels multiply up "
-        "to 64 tokens, cuBLAS with tiles in float16 more",
+        "to 128 tokens, cuBLAS with tiles in float16 more",
     ],
 )
 def test_what_is_as_it_should_be_is_no_surprise(line: str) -> None:

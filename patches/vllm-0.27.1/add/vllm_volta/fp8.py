@@ -87,7 +87,8 @@ class VoltaFp8LinearKernel(FP8ScaledMMLinearKernel):
             codes = panels.fp8_panels(weight, choice.fragments)
         except ValueError as error:
             raise ValueError(f"FP8 weight of {where}: {error}; the checkpoint is damaged") from None
-        ones = torch.ones(rows, device=scale.device)
+        # vLLM makes the model's type the default one while it loads.
+        ones = torch.ones(rows, dtype=torch.float32, device=scale.device)
         row_scale = (ones if block_n else ones * scale.reshape(-1)) * panels.FP8_UNIT
         if not row_scale.isfinite().all():
             raise ValueError(f"FP8 weight of {where}: some scales are too large; the checkpoint is damaged")

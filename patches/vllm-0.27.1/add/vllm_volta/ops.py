@@ -23,8 +23,10 @@ from vllm_volta.extension import load_extension, serves
 
 __all__ = ["MAX_PANEL_TOKENS", "WORKSPACE_ELEMENTS", "fp8_panel_linear", "load_extension", "nvfp4_panel_linear"]
 
-# Tokens up to which a layer's weights are read as panels; where dequantise + GEMM overtakes has to be measured.
-MAX_PANEL_TOKENS = 64
+# Tokens up to which a layer's weights are read as panels, in slices of 64. Measured on an H200 (bench/kernels): with
+# 128 both ways take as long, with 192 dequantise + GEMM is faster. The model of a V100 (bench/kernels/volta_model.py)
+# has panels ahead for longer.
+MAX_PANEL_TOKENS = 128
 # The most that a tile of dequantised weights has: 64 MiB of float16. cuBLAS works at squares of 128 x 128 results: of
 # 2048 tokens and a tile of 64 MiB it has 1024 at k = 4096 (8192 rows), 512 at k = 8192, 240 at k = 17408 (1920 rows),
 # between 1.8 and 13 times as many as the 80 multiprocessors of a V100 or the 132 of an H200.
