@@ -615,6 +615,29 @@ def variables_say_whether_there_are_panels_and_those_that_mean_nothing_are_refus
     refused(lambda: chosen(VLLM_VOLTA_PANELS="1", VLLM_VOLTA_FRAGMENTS="wmma"), "it may be quad-pairs, octets or unset")
 
 
+@check
+def compiled_code_with_other_constants_is_not_taken_from_the_cache() -> None:
+    """vLLM's key for it, which a later engine with another checkpoint in the same folder makes too."""
+    from vllm import envs
+    from vllm.config.utils import hash_factors
+    from vllm_volta import plugin
+
+    def key(factors: list[float], panels: str) -> str:
+        with environment(VLLM_VOLTA_PANELS=panels):
+            loaded_nvfp4(factors)
+            return hash_factors(envs.compile_factors())
+
+    plugin.register()
+    # In panels code holds the scales; in rows how many of them are different.
+    scales = [1e-4, 4e-4, 16e-4], [1e-4, 4e-4, 8e-4], [1e-4, 1e-4, 1e-4]
+    panels, rows = ([key(factors, layout) for factors in scales] for layout in ("1", "0"))
+    assert len({*panels, *rows}) == 5 and rows[0] == rows[1]
+    assert [key(factors, "1") for factors in scales] == panels, "and the same code is found again"
+    for name in ("VLLM_VOLTA_DISABLE", "VLLM_VOLTA_FORCE", "VLLM_VOLTA_PANELS", "VLLM_VOLTA_FRAGMENTS"):
+        with environment(**{name: "0"}):
+            assert envs.compile_factors()[name] == "0"
+
+
 # ---------------------------------------------------------------- what the checks share
 
 

@@ -8,5 +8,6 @@ row_major    those of weights as checkpoints have them
 extension    the compiled kernels, where they were built
 nvfp4, fp8   the kernel classes that vLLM chooses from
 layout       whether a layer's weights become panels
+compile_cache  what vLLM's cache of compiled code has to tell apart
 quasar       `--quantization quasar_nvfp4`
 """

@@ -10,9 +10,8 @@ from vllm import envs
 from vllm.config import get_current_vllm_config_or_none
 
 from vllm_volta import extension, ops, panels
+from vllm_volta.plugin import FRAGMENTS, PANELS
 
-PANELS = "VLLM_VOLTA_PANELS"
-FRAGMENTS = "VLLM_VOLTA_FRAGMENTS"
 FRAGMENT_NAMES = {"quad-pairs": panels.QUAD_PAIRS, "octets": panels.OCTETS}
 # Formats in which vLLM loads tensors as another engine has left them, after the layer was asked how it keeps them.
 FORMATS_OF_ENGINES = ("sharded_state", "runai_streamer_sharded", "tensorizer")

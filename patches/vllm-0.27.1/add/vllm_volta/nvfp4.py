@@ -6,8 +6,9 @@ import torch
 from vllm.logger import init_logger
 from vllm.model_executor.kernels.linear import NvFp4LinearKernel, NvFp4LinearLayerConfig
 
-from vllm_volta import layout, panels
+from vllm_volta import compile_cache, layout, panels
 from vllm_volta.dequantize import NVFP4_BLOCK
+from vllm_volta.plugin import PANELS
 
 logger = init_logger(f"vllm.{__name__}")
 
@@ -67,6 +68,7 @@ class VoltaNvFp4LinearKernel(NvFp4LinearKernel):
             layer.weight_scale = _parameter(block_scale.contiguous())
             layer.weight_global_scale = _parameter(global_scale.contiguous())
             layer.volta_widths = widths
+            compile_cache.add_constants(name, None, widths)
             logger.info_once(
                 "NVFP4 weights stay 4-bit in memory and become floating point at each call, tile by tile: %s",
                 choice.reason,
@@ -76,6 +78,7 @@ class VoltaNvFp4LinearKernel(NvFp4LinearKernel):
         counted = torch.tensor(widths, device=factors.device)
         matrices = widths, factors.tolist()
         _check_constants(layer, matrices, name)
+        compile_cache.add_constants(name, choice.fragments, *matrices)
         codes, scales = panels.nvfp4_panels(packed, block_scale, choice.fragments)
         layer.weight, layer.weight_scale = _parameter(codes), _parameter(scales)
         del layer.weight_global_scale
@@ -111,7 +114,7 @@ def _check_constants(layer: torch.nn.Module, matrices: tuple[list[int], list[flo
         return
     raise ValueError(
         f"NVFP4 weight of {name}: the new global scales differ from those that were loaded before, which CUDA graphs "
-        f"and compiled code of this engine hold. Start it again, or serve with --enforce-eager or {layout.PANELS}=0"
+        f"and compiled code of this engine hold. Start it again, or serve with --enforce-eager or {PANELS}=0"
     )
 
 

@@ -25,6 +25,8 @@ import os
 
 DISABLE = "VLLM_VOLTA_DISABLE"
 FORCE = "VLLM_VOLTA_FORCE"
+PANELS = "VLLM_VOLTA_PANELS"
+FRAGMENTS = "VLLM_VOLTA_FRAGMENTS"
 # The name of these kernels in --linear-backend.
 BACKEND = "volta"
 
@@ -34,7 +36,10 @@ def register() -> None:
     """Register what this platform needs; further calls in the same process do nothing."""
     from vllm.logger import init_logger
 
+    from vllm_volta import compile_cache
+
     logger = init_logger(f"vllm.{__name__}")
+    compile_cache.add_variables((DISABLE, FORCE, PANELS, FRAGMENTS))
     if _is_set(DISABLE):
         logger.info("vllm_volta is switched off by %s", DISABLE)
         return
