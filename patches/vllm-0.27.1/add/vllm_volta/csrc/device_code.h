@@ -1,4 +1,5 @@
-// The kernels' machine code (or PTX), which the build puts into the extension as it is: one file, made of device_code.cu.
+// The kernels' machine code (or PTX), which the build puts into the extension as it is: one file, made of
+// device_code.cu.
 
 #pragma once
 

@@ -1,8 +1,8 @@
 // out = x w^T for weights in panels (panels.h), on tensor cores, with sums in fp32: the kernels {nvfp4,fp8}_panels_*.
 //
 // A thread block multiplies four groups of 32 rows with up to 64 tokens, one panel of each group at a time. Weights go
-// from memory to registers, become fp16 there and are fragments at once. Activations go through shared memory: while one
-// chunk of their columns is multiplied, the next one is on its way.
+// from memory to registers, become fp16 there and are fragments at once. Activations go through shared memory: while
+// one chunk of their columns is multiplied, the next one is on its way.
 
 #pragma once
 
@@ -268,7 +268,6 @@ __device__ __forceinline__ void panel_matmul(const PanelMatmul& work) {
     }
   }
 }
-
 
 // BLOCKS_n: how many thread blocks of one multiprocessor (65536 registers) the registers of the kernel for n tokens must
 // allow; more would spill.

@@ -1,5 +1,5 @@
-// How a multiplication with panels (panels.h) is cut into thread blocks. Plain C++ without headers: the same inputs give
-// the same plan on every machine, and so do tests without a GPU.
+// How a multiplication with panels (panels.h) is cut into thread blocks. Plain C++ without headers: the same inputs
+// give the same plan on every machine, in tests without a GPU too.
 
 #pragma once
 

@@ -57,15 +57,16 @@ enum Fragments : int { QUAD_PAIRS = 0, OCTETS = 1 };
 
 // Parameters of the kernels nvfp4_panels_* and fp8_panels_*. All pointers are the device's.
 //
-// A block of rows is PANEL_WARPS groups of rows. Work is counted in units: one panel of each of these groups. Thread block
-// b of `gridDim.x` does the units from floor(b * units / blocks) to floor((b + 1) * units / blocks), one block of rows after
-// the other. There are at least as many units as blocks, and units * blocks is below 2^32. What a thread block has of a
-// block of rows that others work at too goes to `partial`; who arrives last adds it all up, in order of columns, so that
-// the result does not depend on who that is.
+// A block of rows is PANEL_WARPS groups of rows. Work is counted in units: one panel of each of these groups. Thread
+// block b of `gridDim.x` does the units from floor(b * units / blocks) to floor((b + 1) * units / blocks), one block of
+// rows after the other. There are at least as many units as blocks, and units * blocks is below 2^32. What a thread
+// block has of a block of rows that others work at too goes to `partial`; who arrives last adds it all up, in order of
+// columns, so that the result does not depend on who that is.
 struct PanelMatmul {
   const void* x;                 // fp16 [m, k], rows `x_stride` values apart, each aligned to 16 bytes
   const void* codes;             // panels
-  const void* scales;            // NVFP4: the words of E4M3 scales; FP8: fp32 [ceil(n / block_rows), ceil(k / block_columns)] or null
+  const void* scales;            // NVFP4: the words of E4M3 scales
+                                 // FP8: fp32 [ceil(n / block_rows), ceil(k / block_columns)] or null
   const float* row_scale;        // [n]: what the sums are multiplied by, in fp32
   const void* bias;              // fp16 [n] or null
   void* out;                     // fp16 [m, n], rows `out_stride` values apart

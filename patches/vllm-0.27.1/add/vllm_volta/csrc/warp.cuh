@@ -31,7 +31,7 @@ __device__ __forceinline__ unsigned int multiply_pairs(unsigned int left, unsign
   return product;
 }
 
-// Eight fp16 numbers times a factor in fp32, rounded to nearest even.
+// Two fp16 numbers, or eight, times a factor in fp32, rounded to nearest even.
 __device__ __forceinline__ unsigned int scaled_pair(unsigned int pair, float factor) {
   const float2 values = __half22float2(*reinterpret_cast<const __half2*>(&pair));
   const __half2 scaled = __floats2half2_rn(values.x * factor, values.y * factor);
