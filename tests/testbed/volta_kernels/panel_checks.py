@@ -618,14 +618,19 @@ def variables_say_whether_there_are_panels_and_those_that_mean_nothing_are_refus
 @check
 def compiled_code_with_other_constants_is_not_taken_from_the_cache() -> None:
     """vLLM's key for it, which a later engine with another checkpoint in the same folder makes too."""
+    import gc
+
     from vllm import envs
     from vllm.config.utils import hash_factors
     from vllm_volta import plugin
 
     def key(factors: list[float], panels: str) -> str:
         with environment(VLLM_VOLTA_PANELS=panels):
-            loaded_nvfp4(factors)
-            return hash_factors(envs.compile_factors())
+            held = loaded_nvfp4(factors)
+            gc.collect()  # layers of checks before this one
+            found = hash_factors(envs.compile_factors())
+        del held
+        return found
 
     plugin.register()
     # In panels code holds the scales; in rows how many of them are different.

@@ -11,14 +11,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import weakref
 from collections.abc import Iterable
 
+import torch
 from vllm import envs
 
 # Stands among vLLM's environment variables; nobody sets it.
 CONSTANTS = "VLLM_VOLTA_CONSTANTS"
 
-_constants: dict[str, str] = {}
+_constants: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
 
 
 def add_variables(names: Iterable[str]) -> None:
@@ -27,11 +29,11 @@ def add_variables(names: Iterable[str]) -> None:
         envs.environment_variables[name] = functools.partial(os.environ.get, name)
 
 
-def add_constants(layer: str, *constants: object) -> None:
-    """Make a part of the key what the layer of this name passes to its operators, instead of what it passed before."""
-    _constants[layer] = repr(constants)
+def add_constants(layer: torch.nn.Module, *constants: object) -> None:
+    """Make a part of the key what a layer passes to its operators, instead of what it passed before."""
+    _constants[layer] = repr((getattr(layer, "prefix", ""), constants))
     envs.environment_variables[CONSTANTS] = _digest
 
 
 def _digest() -> str:
-    return hashlib.sha256(repr(sorted(_constants.items())).encode()).hexdigest()
+    return hashlib.sha256(repr(sorted(_constants.values())).encode()).hexdigest()

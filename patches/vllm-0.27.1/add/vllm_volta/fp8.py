@@ -8,7 +8,7 @@ from vllm.model_executor.kernels.linear import FP8ScaledMMLinearKernel, FP8Scale
 from vllm.model_executor.layers.quantization.utils.w8a8_utils import convert_to_channelwise
 from vllm.model_executor.utils import replace_parameter
 
-from vllm_volta import layout, panels
+from vllm_volta import compile_cache, layout, panels
 from vllm_volta.layout import Layout
 
 logger = init_logger(f"vllm.{__name__}")
@@ -74,6 +74,7 @@ class VoltaFp8LinearKernel(FP8ScaledMMLinearKernel):
         weight = self._weight(layer).data
         choice = self._layout(layer, weight)
         layer.volta_fragments = choice.fragments
+        compile_cache.add_constants(layer, choice.fragments)
         if choice.fragments is None:
             replace_parameter(layer, "weight", layer.weight.data)
             replace_parameter(layer, name, scale)

@@ -68,7 +68,7 @@ class VoltaNvFp4LinearKernel(NvFp4LinearKernel):
             layer.weight_scale = _parameter(block_scale.contiguous())
             layer.weight_global_scale = _parameter(global_scale.contiguous())
             layer.volta_widths = widths
-            compile_cache.add_constants(name, None, widths)
+            compile_cache.add_constants(layer, None, widths)
             logger.info_once(
                 "NVFP4 weights stay 4-bit in memory and become floating point at each call, tile by tile: %s",
                 choice.reason,
@@ -78,7 +78,7 @@ class VoltaNvFp4LinearKernel(NvFp4LinearKernel):
         counted = torch.tensor(widths, device=factors.device)
         matrices = widths, factors.tolist()
         _check_constants(layer, matrices, name)
-        compile_cache.add_constants(name, choice.fragments, *matrices)
+        compile_cache.add_constants(layer, choice.fragments, *matrices)
         codes, scales = panels.nvfp4_panels(packed, block_scale, choice.fragments)
         layer.weight, layer.weight_scale = _parameter(codes), _parameter(scales)
         del layer.weight_global_scale
