@@ -383,7 +383,8 @@ def test_cmake_builds_the_extension_where_python_looks_for_it(
     checked = load_recipe("vllm-patched-cuda").selftest["operators"]
     operators = [name for name in checked if name.startswith("vllm_volta::")]
     python = str(engine_runtime.directory / "bin" / "python")
-    done = subprocess.run([python, "-c", IMPORT, str(prefix), *operators], capture_output=True, text=True)
+    # -B: leaves no compiled file beside the extension.
+    done = subprocess.run([python, "-B", "-c", IMPORT, str(prefix), *operators], capture_output=True, text=True)
     assert (done.stdout, len(operators)) == ("[]\n", 7), done.stderr
     (prefix / "vllm_volta" / "__init__.py").unlink()
     for name in EXTERNAL:
