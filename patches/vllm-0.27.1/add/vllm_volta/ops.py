@@ -13,7 +13,7 @@ are no compiled kernels (the CPU, other types than float16) panels become rows a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -65,14 +65,14 @@ def nvfp4_panel_linear(
                 _readable(rows), codes, scales, row_scale, bias, arrivals, n, k, fragments
             )
         else:
-            out = rows.new_empty((rows.shape[0], n))
-            with _sums_in_float32():
-                for first, last in gemm_tiles(n, k):
-                    tile = torch.ops.vllm_volta.dequantize_nvfp4_panels.default(
-                        codes, scales, first, last, k, fragments
-                    )
-                    _multiply_tile(rows, tile, first, bias, widths, factors, out)
-                    del tile  # before the next is made
+            dequantize_rows = torch.ops.vllm_volta.dequantize_nvfp4_panels.default
+            out = _multiply_tiles(
+                rows,
+                lambda first, last: dequantize_rows(codes, scales, first, last, k, fragments),
+                bias,
+                widths,
+                factors,
+            )
         return out.view(*x.shape[:-1], n)
 
     def weight(start: int, stop: int, _: int) -> torch.Tensor:
@@ -108,14 +108,16 @@ def fp8_panel_linear(
                 _readable(rows), codes, block_scale, row_scale, bias, arrivals, n, k, block_n, block_k, fragments
             )
         else:
-            out = rows.new_empty((rows.shape[0], n))
-            with _sums_in_float32():
-                for first, last in gemm_tiles(n, k):
-                    tile = torch.ops.vllm_volta.dequantize_fp8_panels.default(
-                        codes, block_scale, row_scale, first, last, k, block_n, block_k, fragments
-                    )
-                    _multiply_tile(rows, tile, first, bias, [n], [1.0], out)
-                    del tile  # before the next is made
+            dequantize_rows = torch.ops.vllm_volta.dequantize_fp8_panels.default
+            out = _multiply_tiles(
+                rows,
+                lambda first, last: dequantize_rows(
+                    codes, block_scale, row_scale, first, last, k, block_n, block_k, fragments
+                ),
+                bias,
+                [n],
+                [1.0],
+            )
         return out.view(*x.shape[:-1], n)
 
     def weight(start: int, stop: int, _: int) -> torch.Tensor:
@@ -140,6 +142,24 @@ def gemm_tiles(n: int, k: int) -> Iterator[tuple[int, int]]:
     step = -(-n // (count * GEMM_ROWS)) * GEMM_ROWS
     for first in range(0, n, step):
         yield first, min(first + step, n)
+
+
+def _multiply_tiles(
+    rows: torch.Tensor,
+    dequantised: Callable[[int, int], torch.Tensor],
+    bias: torch.Tensor | None,
+    widths: Sequence[int],
+    factors: Sequence[float],
+) -> torch.Tensor:
+    """Multiply with the whole weight, of which `dequantised` makes the rows from one to another, a tile at a time."""
+    n, k = sum(widths), rows.shape[1]
+    out = rows.new_empty((rows.shape[0], n))
+    with _sums_in_float32():
+        for first, last in gemm_tiles(n, k):
+            tile = dequantised(first, last)
+            _multiply_tile(rows, tile, first, bias, widths, factors, out)
+            del tile  # before the next is made
+    return out
 
 
 def _multiply_tile(
