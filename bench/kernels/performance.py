@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from vllm_volta import ops
@@ -44,15 +45,26 @@ def half_times(layer: Layer, tokens: Sequence[int], generator: torch.Generator) 
     return found
 
 
-def rows(
+@dataclass(frozen=True)
+class Case:
+    """A layer's weights in one format, called with so many tokens; `half`: seconds of torch with the weight in fp16."""
+
+    layer: Layer
+    format: str
+    tokens: int
+    calls: Sequence[Callable[[], object]]
+    stored_bytes: int
+    half: float
+
+
+def cases(
     layers: Sequence[Layer],
     formats: Sequence[str],
     tokens: Sequence[int],
-    copy_rate: float,
     fragments: int,
     generator: torch.Generator,
     until: float,
-) -> Iterator[Row]:
+) -> Iterator[Case]:
     """Layer by layer, until the monotonic clock says `until`."""
     for layer in layers:
         if time.monotonic() > until:
@@ -62,10 +74,24 @@ def rows(
             weights = rotated(format_, layer, fragments, generator)
             for m in tokens:
                 x = activations(layer, m, generator)
-                seconds = seconds_of([lambda weight=weight: weight.linear(x) for weight in weights])  # noqa: B023
-                moved = weights[0].stored_bytes + 2 * m * (layer.n + layer.k)
-                yield Row(layer, format_, m, seconds, half[m], moved, copy_rate)
+                calls = [lambda weight=weight: weight.linear(x) for weight in weights]  # noqa: B023
+                yield Case(layer, format_, m, calls, weights[0].stored_bytes, half[m])
             del weights
+
+
+def rows(
+    layers: Sequence[Layer],
+    formats: Sequence[str],
+    tokens: Sequence[int],
+    copy_rate: float,
+    fragments: int,
+    generator: torch.Generator,
+    until: float,
+) -> Iterator[Row]:
+    """The layer's operator as it is."""
+    for case in cases(layers, formats, tokens, fragments, generator, until):
+        moved = case.stored_bytes + 2 * case.tokens * (case.layer.n + case.layer.k)
+        yield Row(case.layer, case.format, case.tokens, seconds_of(case.calls), case.half, moved, copy_rate)
 
 
 def crossings(
@@ -77,24 +103,15 @@ def crossings(
     until: float,
 ) -> Iterator[Crossing]:
     """The layer's operator with its limit of tokens for panels moved above and below all of them."""
-    for layer in layers:
-        if time.monotonic() > until:
-            return
-        half = half_times(layer, tokens, generator)
-        for format_ in formats:
-            weights = rotated(format_, layer, fragments, generator)
-            for m in tokens:
-                x = activations(layer, m, generator)
-                calls = [lambda weight=weight: weight.linear(x) for weight in weights]  # noqa: B023
-                seconds = [_with_panels_up_to(limit, calls) for limit in (m, 0)]
-                yield Crossing(layer, format_, m, seconds[0], seconds[1], half[m])
-            del weights
+    for case in cases(layers, formats, tokens, fragments, generator, until):
+        panels, dequantised = (_with_panels_up_to(limit, case.calls) for limit in (case.tokens, 0))
+        yield Crossing(case.layer, case.format, case.tokens, panels, dequantised, case.half)
 
 
-def _with_panels_up_to(limit: int, calls: list[object]) -> float:
+def _with_panels_up_to(limit: int, calls: Sequence[Callable[[], object]]) -> float:
     kept = ops.MAX_PANEL_TOKENS
     ops.MAX_PANEL_TOKENS = limit
     try:
-        return seconds_of(calls)  # type: ignore[arg-type]
+        return seconds_of(calls)
     finally:
         ops.MAX_PANEL_TOKENS = kept
