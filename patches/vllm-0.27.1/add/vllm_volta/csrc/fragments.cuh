@@ -15,7 +15,6 @@ namespace vllm_volta {
 
 // mma.m8n8k4 of Volta: each quad pair has 8 rows of its own and the same 8 tokens.
 struct QuadPairs {
-  static constexpr Fragments KIND = QUAD_PAIRS;
   // 16-byte pieces of activations that a lane reads for two steps.
   static constexpr int STAGED_PIECES = 4;
 
@@ -47,7 +46,6 @@ struct QuadPairs {
 
 // wmma.m32n8k16 as it is from 8.0 on: two m16n8k16, eight groups of four lanes.
 struct Octets {
-  static constexpr Fragments KIND = OCTETS;
   static constexpr int STAGED_PIECES = 1;
 
   __device__ static int pair_row(int lane, int pair) { return lane / 4 + 8 * (pair % 2 + 2 * (pair / 4)); }
