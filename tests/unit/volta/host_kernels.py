@@ -67,7 +67,7 @@ class PanelDequantize(ctypes.Structure):
 
 class _Launch(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_uint) for name in ("blocks", "threads", "resident", "chance")),
+        *((name, ctypes.c_uint) for name in ("blocks", "width", "threads", "resident", "chance", "dynamic_bytes")),
         *((name, ctypes.c_void_p) for name in ("block_order", "thread_order")),
     ]
 
@@ -177,7 +177,8 @@ class HostKernels:
         allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t, ctypes.c_int]
         for name in ("guarded_protect", "guarded_is_intact", "guarded_free"):
             getattr(self.library, name).argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-        for name in ("run_panel_matmul", "run_panel_dequantize", "run_words", "nvfp4", "fp8", "fp8_unaligned"):
+        starters = ("run_panel_matmul", "run_panel_dequantize", "run_paged_attention", "run_cache_write", "run_words")
+        for name in (*starters, "nvfp4", "fp8", "fp8_unaligned"):
             getattr(self.library, name).restype = ctypes.c_char_p
         self.library.one_e4m3.restype = self.library.one_e2m1.restype = ctypes.c_float
         assert self.library.panel_matmul_bytes() == ctypes.sizeof(PanelMatmul)
@@ -202,14 +203,30 @@ class HostKernels:
         finally:
             memory.free()
 
-    def launch(self, starter: str, kernel: str, work: Any, blocks: int, order: Order, threads: int) -> None:
-        """Run a kernel; `work` is what its starter of kernels.cpp takes. Raises KernelFault."""
+    def launch(
+        self,
+        starter: str,
+        kernel: str,
+        work: Any,
+        blocks: int,
+        order: Order,
+        threads: int,
+        rows: int = 1,
+        dynamic_bytes: int = 0,
+    ) -> None:
+        """Run a kernel on `rows` rows of `blocks` blocks; `work` is what its starter of kernels.cpp takes.
+
+        dynamic_bytes: of shared memory, a multiple of 16. Raises KernelFault.
+        """
+        width, blocks = blocks, blocks * rows
         block_order, thread_order = order.of(blocks), order.of(threads)
         launch = _Launch(
             blocks=blocks,
+            width=width,
             threads=threads,
             resident=order.resident,
             chance=order.seed or 0,
+            dynamic_bytes=dynamic_bytes,
             block_order=block_order.ctypes.data,
             thread_order=thread_order.ctypes.data,
         )

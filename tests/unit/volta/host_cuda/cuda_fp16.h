@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <cmath>
+
 #define __global__
 #define __device__
 #define __forceinline__ inline
@@ -28,7 +30,7 @@ struct alignas(16) float4 {
 };
 
 struct dim3 {
-  unsigned int x;
+  unsigned int x, y;
 };
 
 inline dim3 gridDim, blockDim, blockIdx, threadIdx;
@@ -50,9 +52,13 @@ inline __half2 __floats2half2_rn(float low, float high) {
 
 inline float2 __half22float2(__half2 pair) { return {__half2float(pair.x), __half2float(pair.y)}; }
 
+inline uint2 make_uint2(unsigned int x, unsigned int y) { return {x, y}; }
+
 inline uint4 make_uint4(unsigned int x, unsigned int y, unsigned int z, unsigned int w) { return {x, y, z, w}; }
 
 inline int min(int left, int right) { return left < right ? left : right; }
+
+inline int max(int left, int right) { return left < right ? right : left; }
 
 // Only one thread of the host runs, so everybody sees what was written.
 inline void __threadfence() {}

@@ -1,5 +1,6 @@
 // The kernels as functions of a shared library. Each returns what went wrong, or null (thread_blocks.h).
 
+#include "attention.h"
 #include "device_code.cu"
 #include "thread_blocks.h"
 
@@ -26,7 +27,7 @@ template <typename Kernel>
 const char* run_by_few(const Kernel& kernel) {
   const unsigned int in_order[] = {0, 1, 2};
   const auto thread = [](const void* argument) { (*static_cast<const Kernel*>(argument))(); };
-  return host_cuda::run({2, 3, 1, 0, in_order, in_order}, thread, &kernel);
+  return host_cuda::run({2, 2, 3, 1, 0, 0, in_order, in_order}, thread, &kernel);
 }
 
 }  // namespace
@@ -48,6 +49,42 @@ const char* run_panel_matmul(void (*kernel)(vllm_volta::PanelMatmul), const vllm
 
 const char* run_panel_dequantize(void (*kernel)(vllm_volta::PanelDequantize), const vllm_volta::PanelDequantize* work,
                                  const host_cuda::Launch* launch) {
+  return run_kernel(kernel, work, launch);
+}
+
+unsigned long paged_attention_bytes() { return sizeof(vllm_volta::PagedAttention); }
+
+unsigned long cache_write_bytes() { return sizeof(vllm_volta::CacheWrite); }
+
+int split_threads() { return 32 * vllm_volta::SPLIT_WARPS; }
+
+int tiled_threads() { return 32 * vllm_volta::TILED_WARPS; }
+
+int split_unit() { return vllm_volta::SPLIT_UNIT; }
+
+int padded_head_size(int head_size) { return vllm_volta::padded_head_size(head_size); }
+
+int tiled_rows(int head_size) { return vllm_volta::tiled_rows(head_size); }
+
+int tiled_shared_bytes(int head_size) { return vllm_volta::tiled_shared_bytes(head_size); }
+
+long long tiled_blocks(int tokens, int requests, int group, int head_size) {
+  return vllm_volta::tiled_blocks(tokens, requests, group, head_size);
+}
+
+long long partial_floats(int blocks, int rows, int padded) { return vllm_volta::partial_floats(blocks, rows, padded); }
+
+long long arrival_counters(int tokens, int requests, int kv_heads, int group, int rows) {
+  return vllm_volta::arrival_counters(tokens, requests, kv_heads, group, rows);
+}
+
+const char* run_paged_attention(void (*kernel)(vllm_volta::PagedAttention), const vllm_volta::PagedAttention* work,
+                                const host_cuda::Launch* launch) {
+  return run_kernel(kernel, work, launch);
+}
+
+const char* run_cache_write(void (*kernel)(vllm_volta::CacheWrite), const vllm_volta::CacheWrite* work,
+                            const host_cuda::Launch* launch) {
   return run_kernel(kernel, work, launch);
 }
 

@@ -33,6 +33,7 @@ void multiply(float (&sums)[M][N], const float (&a)[M][K], const float (&b)[K][N
 }
 
 // One instruction mma.m8n8k4 of the quad pair whose lanes are 4 * pair + 0 to 3 and 16 more.
+template <bool A_BY_COLUMNS>
 void multiply_quad_pair(const Operands (&lanes)[WARP], int pair) {
   float a[8][4], b[4][8], sums[8][8];
   const auto each = [&](auto visit) {
@@ -46,9 +47,10 @@ void multiply_quad_pair(const Operands (&lanes)[WARP], int pair) {
     return sums[row][column];
   };
   each([&](int lane, const Operands& mine) {
-    const int row_or_column = lane % 4 + (lane < 16 ? 0 : 4);
+    const int first = lane < 16 ? 0 : 4;
+    const int row_or_column = lane % 4 + first;
     for (int i = 0; i < 4; ++i) {
-      a[row_or_column][i] = half_of(mine.a, i);
+      (A_BY_COLUMNS ? a[first + i][lane % 4] : a[row_or_column][i]) = half_of(mine.a, i);
       b[i][row_or_column] = half_of(mine.b, i);
     }
     for (int i = 0; i < 8; ++i) {
@@ -91,13 +93,39 @@ void multiply_half(const Operands (&lanes)[WARP], int half) {
 
 void multiply_quad_pairs(const Operands (&lanes)[WARP]) {
   for (int pair = 0; pair < 4; ++pair) {
-    multiply_quad_pair(lanes, pair);
+    multiply_quad_pair<false>(lanes, pair);
+  }
+}
+
+void multiply_quad_pairs_columns(const Operands (&lanes)[WARP]) {
+  for (int pair = 0; pair < 4; ++pair) {
+    multiply_quad_pair<true>(lanes, pair);
   }
 }
 
 void multiply_halves(const Operands (&lanes)[WARP]) {
   multiply_half(lanes, 0);
   multiply_half(lanes, 1);
+}
+
+void exchange(const Operands (&lanes)[WARP]) {
+  float before[WARP];
+  for (unsigned int lane = 0; lane < WARP; ++lane) {
+    before[lane] = *lanes[lane].sums;
+  }
+  for (const Operands& lane : lanes) {
+    *lane.sums = before[*lane.a % WARP];
+  }
+}
+
+void vote(const Operands (&lanes)[WARP]) {
+  unsigned int found = 0;
+  for (unsigned int lane = 0; lane < WARP; ++lane) {
+    found |= *lanes[lane].a << lane;
+  }
+  for (const Operands& lane : lanes) {
+    *lane.sums = same_bits<float>(found);
+  }
 }
 
 }  // namespace host_cuda

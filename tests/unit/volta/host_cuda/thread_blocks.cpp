@@ -14,6 +14,8 @@
 #include <cstring>
 #include <vector>
 
+#include "guarded_memory.h"
+
 namespace host_cuda {
 
 namespace {
@@ -48,6 +50,7 @@ struct Block {
   bool ready[MOST_THREADS];
   unsigned int first_ready;
   std::vector<unsigned char> shared;  // while another block runs
+  unsigned char* dynamic = nullptr;
 };
 
 Block blocks[MOST_RESIDENT];
@@ -66,7 +69,7 @@ char message[200];
 
 template <typename... Values>
 [[noreturn]] void fail(const char* format, Values... values) {
-  const int length = std::snprintf(message, sizeof(message), "block %u, thread %u: ", blockIdx.x, threadIdx.x);
+  const int length = std::snprintf(message, sizeof(message), "block %u, thread %u: ", current->number, threadIdx.x);
   std::snprintf(message + length, sizeof(message) - length, format, values...);
   siglongjmp(failure, 1);
 }
@@ -146,12 +149,13 @@ void start(Block& block) {
   std::fill(block.ready, block.ready + launched->threads, true);
   block.first_ready = 0;
   block.shared.assign(shared_memory().bytes, NAN_BYTE);
+  std::fill_n(block.dynamic, launched->dynamic_bytes, NAN_BYTE);
 }
 
 // Makes a block the one that runs; its shared memory comes to where kernels look for it.
 void bring(Block& block) {
   current = &block;
-  blockIdx.x = block.number;
+  blockIdx = {block.number % launched->width, block.number / launched->width};
   std::copy(block.shared.begin(), block.shared.end(), shared_memory().begin);
 }
 
@@ -169,6 +173,9 @@ void end_thread() {
   if (++current->ended < launched->threads) {
     pass_on();
     return;
+  }
+  if (!guarded_is_intact(current->dynamic, launched->dynamic_bytes)) {
+    fail("the block wrote in front of its dynamic shared memory");
   }
   if (_setjmp(current->fibers[threadIdx.x].registers) != 0) {
     return;
@@ -260,6 +267,31 @@ class Handlers {
   struct sigaction before_[SIGNAL_COUNT];
 };
 
+// Dynamic shared memory for as many blocks as run at a time.
+class DynamicMemory {
+ public:
+  explicit DynamicMemory(const Launch& launch) : launch_(launch) {
+    for (unsigned int number = 0; number < launch.resident; ++number) {
+      blocks[number].dynamic = guarded_allocate(launch.dynamic_bytes, 1);
+      if (blocks[number].dynamic == nullptr) {
+        std::abort();
+      }
+    }
+  }
+
+  ~DynamicMemory() {
+    for (unsigned int number = 0; number < launch_.resident; ++number) {
+      guarded_free(blocks[number].dynamic, launch_.dynamic_bytes);
+    }
+  }
+
+  DynamicMemory(const DynamicMemory&) = delete;
+  DynamicMemory& operator=(const DynamicMemory&) = delete;
+
+ private:
+  const Launch& launch_;
+};
+
 void prepare() {
   for (unsigned int place = 0; place < launched->threads; ++place) {
     place_of[launched->thread_order[place]] = place;
@@ -307,6 +339,8 @@ void meet_lanes(Instruction instruction, const Operands& mine) {
   pass_on();
 }
 
+void* dynamic_shared_memory() { return current->dynamic; }
+
 __attribute__((noinline)) void let_others_go_on() {
   Block& next = any_that_runs();
   if (&next != current && _setjmp(current->fibers[threadIdx.x].registers) == 0) {
@@ -321,12 +355,16 @@ const char* run(const Launch& launch, void (*thread)(const void*), const void* a
   if (launch.threads > MOST_THREADS || launch.resident > MOST_RESIDENT) {
     return "more threads or blocks at a time than there can be here";
   }
-  gridDim.x = launch.blocks;
-  blockDim.x = launch.threads;
+  if (launch.blocks % launch.width != 0 || launch.dynamic_bytes % 16 != 0) {
+    return "rows of the grid or quads of words of shared memory that are not whole";
+  }
+  gridDim = {launch.width, launch.blocks / launch.width};
+  blockDim = {launch.threads, 1};
   launched = &launch;
   chance = launch.chance;
   thread_body = thread;
   thread_argument = argument;
+  const DynamicMemory memory(launch);
   prepare();
   const Handlers handlers;
   if (sigsetjmp(failure, 1) != 0) {

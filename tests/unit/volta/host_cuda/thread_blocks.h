@@ -21,9 +21,11 @@ constexpr unsigned int MOST_RESIDENT = 4;
 // How a kernel is started.
 struct Launch {
   unsigned int blocks;
+  unsigned int width;                // of the grid: block n is the one with blockIdx.x = n % width, .y = n / width
   unsigned int threads;
   unsigned int resident;             // blocks that run at a time
   unsigned int chance;               // which of them goes on: the start of a sequence of numbers
+  unsigned int dynamic_bytes;        // of dynamic shared memory for each block, a multiple of 16
   const unsigned int* block_order;   // a permutation of the blocks
   const unsigned int* thread_order;  // a permutation of a block's threads
 };
@@ -40,12 +42,16 @@ using Instruction = void (*)(const Operands (&lanes)[WARP]);
 // Waits for the other lanes of the warp to come to the same instruction; the last one does it for all.
 void meet_lanes(Instruction instruction, const Operands& mine);
 
+// The dynamic shared memory of the block that runs, between forbidden pages.
+void* dynamic_shared_memory();
+
 // Lets another of the blocks that run at this time go on, perhaps.
 void let_others_go_on();
 
 // Runs `thread(argument)` once for each thread; before each block all shared memory is filled with NaN. Returns what went
 // wrong, or null: a read or write outside of memory (guarded_memory.h), undefined behaviour that the compiler traps,
-// lanes of a warp at different instructions, threads that wait for others that wait elsewhere or ended.
+// lanes of a warp at different instructions, threads that wait for others that wait elsewhere or ended, a write in front
+// of dynamic shared memory.
 const char* run(const Launch& launch, void (*thread)(const void*), const void* argument);
 
 }  // namespace host_cuda
