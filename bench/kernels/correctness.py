@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from bench.kernels.comparison import compare
-from bench.kernels.findings import NORM_LIMIT, SUMMATION_LIMIT, Claim
+from bench.kernels.findings import ERROR, NORM_LIMIT, SUMMATION, SUMMATION_LIMIT, ProductClaim
 from bench.kernels.weights import FORMATS, Weight, fp8, nvfp4, random_weight
 
 QUAD_PAIRS, OCTETS = 0, 1
@@ -60,7 +58,12 @@ def expected(x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> tupl
 
 
 def check(
-    claim: Claim, weight: Weight, x: torch.Tensor, what: str, bias: torch.Tensor | None = None, linear: bool = False
+    claim: ProductClaim,
+    weight: Weight,
+    x: torch.Tensor,
+    what: str,
+    bias: torch.Tensor | None = None,
+    linear: bool = False,
 ) -> None:
     """One multiplication: its result, and that the counts of arrivals are zero again."""
     from vllm_volta import ops
@@ -83,7 +86,7 @@ def check(
         claim.see(False, f"{what}: counts of arrivals are left at {weight.arrivals.max().item()}")
 
 
-def every_number_of_tokens(bench: Bench, claim: Claim) -> None:
+def every_number_of_tokens(bench: Bench, claim: ProductClaim) -> None:
     n, k = 1000, 1040
     for format_, fragments, kernel in bench.kernels():
         weight = bench.weight(format_, n, k, fragments)
@@ -92,7 +95,7 @@ def every_number_of_tokens(bench: Bench, claim: Claim) -> None:
             check(claim, weight, bench.normal(m, k), f"{kernel}, m={m}", bias)
 
 
-def ragged_shapes(bench: Bench, claim: Claim) -> None:
+def ragged_shapes(bench: Bench, claim: ProductClaim) -> None:
     for (n, k), (format_, fragments, kernel) in itertools.product(bench.ragged, bench.kernels()):
         if format_ == "nvfp4" and k % 16:
             continue
@@ -101,7 +104,7 @@ def ragged_shapes(bench: Bench, claim: Claim) -> None:
             check(claim, weight, bench.normal(m, k), f"{kernel}, {n} x {k}, m={m}")
 
 
-def long_sums(bench: Bench, claim: Claim) -> None:
+def long_sums(bench: Bench, claim: ProductClaim) -> None:
     """K = 8192, where the error by norm has a limit, unless it is that of rounding the result to fp16."""
     n = 4096
     for format_, fragments, kernel in bench.kernels():
@@ -110,8 +113,8 @@ def long_sums(bench: Bench, claim: Claim) -> None:
             x = bench.normal(m, 8192)
             exact, magnitudes = expected(x, weight, None)
             found = compare(weight.panels(x), exact, magnitudes, 8192)
-            claim.worst_error = max(claim.worst_error, found.error)
-            claim.worst_summation = max(claim.worst_summation, found.summation)
+            claim.note(ERROR, found.error)
+            claim.note(SUMMATION, found.summation)
             held = found.error <= NORM_LIMIT or found.summation <= SUMMATION_LIMIT
             claim.see(
                 found.wrong == 0 and held,
@@ -119,7 +122,7 @@ def long_sums(bench: Bench, claim: Claim) -> None:
             )
 
 
-def large_weight(bench: Bench, claim: Claim) -> None:
+def large_weight(bench: Bench, claim: ProductClaim) -> None:
     """As many weights as the largest vocabulary's matrix has."""
     n, k = (8200, 512) if bench.quick else (152_064, 5120)
     for format_ in ("nvfp4", "fp8 block"):
@@ -128,7 +131,7 @@ def large_weight(bench: Bench, claim: Claim) -> None:
             check(claim, weight, bench.normal(m, k), f"{format_}, {n} x {k}, m={m}", linear=True)
 
 
-def every_code_and_scale(bench: Bench, claim: Claim) -> None:
+def every_code_and_scale(bench: Bench, claim: ProductClaim) -> None:
     """Unit vectors as activations: each weight comes out alone, so a single wrong code or scale shows exactly."""
     finite = [code for code in range(256) if code & 0x7F != 0x7F]
     k = 64
@@ -151,7 +154,7 @@ def every_code_and_scale(bench: Bench, claim: Claim) -> None:
                 claim.see(bool(same.all()), f"{weight.format}, {kind}, m={m}: {int((~same).sum())} weights differ")
 
 
-def extreme_scales(bench: Bench, claim: Claim) -> None:
+def extreme_scales(bench: Bench, claim: ProductClaim) -> None:
     """Block scales from the least to the largest side by side, factors that make results tiny, huge or infinite."""
     n, k = 96, 256
     for fragments, kind in FRAGMENTS.items():
@@ -170,7 +173,7 @@ def extreme_scales(bench: Bench, claim: Claim) -> None:
                 check(claim, weight, bench.normal(9, k), f"{weight.format}, {kind}, factor {factor}")
 
 
-def special_activations(bench: Bench, claim: Claim) -> None:
+def special_activations(bench: Bench, claim: ProductClaim) -> None:
     """Subnormal and largest activations; infinities and NaN reach just the results of their own row, as in matmul."""
     n, k = 136, 208
     for format_, fragments, kernel in bench.kernels():
@@ -187,7 +190,7 @@ def special_activations(bench: Bench, claim: Claim) -> None:
             check(claim, weight, x, f"{kernel}, zeros, m={m}")
 
 
-def all_positive_sums(bench: Bench, claim: Claim) -> None:
+def all_positive_sums(bench: Bench, claim: ProductClaim) -> None:
     """Nothing cancels: what cutting off in sums adds up to shows in full."""
     k = 8192
     for fragments, kind in FRAGMENTS.items():
@@ -198,7 +201,7 @@ def all_positive_sums(bench: Bench, claim: Claim) -> None:
             check(claim, weight, bench.normal(m, k).abs(), f"nvfp4, {kind}, m={m}")
 
 
-def strides_and_offsets(bench: Bench, claim: Claim) -> None:
+def strides_and_offsets(bench: Bench, claim: ProductClaim) -> None:
     """Rows of activations apart from each other, with NaN between them; storage that starts anywhere."""
     n, k = 200, 176
     for format_, fragments, kernel in bench.kernels():
@@ -217,7 +220,7 @@ def strides_and_offsets(bench: Bench, claim: Claim) -> None:
             check(claim, weight, x, f"{kernel}, columns before rows, m={m}", linear=True)
 
 
-def layers(bench: Bench, claim: Claim) -> None:
+def layers(bench: Bench, claim: ProductClaim) -> None:
     """The operators that vLLM's layers call, with few tokens and many, in more dimensions than two, none at all."""
     n, k = 1000, 1040
     for format_, fragments, kernel in bench.kernels():
@@ -231,7 +234,7 @@ def layers(bench: Bench, claim: Claim) -> None:
             claim.see(empty.shape == (0, n) and empty.dtype == torch.float16, f"{kernel}: no tokens")
 
 
-def dequantised(bench: Bench, claim: Claim) -> None:
+def dequantised(bench: Bench, claim: ProductClaim) -> None:
     """Rows as fp16: exact for NVFP4, rounded once for FP8."""
     for (n, k), (format_, fragments, kernel) in itertools.product(((1, 16), (33, 80), (1000, 1040)), bench.kernels()):
         weight = bench.weight(format_, n, k, fragments)
@@ -249,7 +252,7 @@ def dequantised(bench: Bench, claim: Claim) -> None:
                 claim.see(held, f"{kernel}, {n} x {k}, rows {first} to {last}")
 
 
-def refusals(bench: Bench, claim: Claim) -> None:
+def refusals(bench: Bench, claim: ProductClaim) -> None:
     """What the kernels cannot do is said, and nothing is started."""
     weight = bench.weight("nvfp4", 64, 128, QUAD_PAIRS)
     x = bench.normal(2, 128)
@@ -273,7 +276,7 @@ def refusals(bench: Bench, claim: Claim) -> None:
             claim.see(False, f"{what} were accepted")
 
 
-def repeated_results(bench: Bench, claim: Claim) -> None:
+def repeated_results(bench: Bench, claim: ProductClaim) -> None:
     """Bit for bit the same each time, also while another stream keeps multiprocessors busy."""
     side = torch.cuda.Stream()
     load = torch.randn(2048, 2048, device=bench.device)
@@ -293,7 +296,7 @@ def repeated_results(bench: Bench, claim: Claim) -> None:
                 claim.see(not weight.arrivals.any(), f"{kernel}, {n} x {k}, m={m}: counts of arrivals")
 
 
-def graphs(bench: Bench, claim: Claim) -> None:
+def graphs(bench: Bench, claim: ProductClaim) -> None:
     """Captured once, replayed with other activations: the results of a plain call."""
     n, k = 1000, 4096
     for format_, fragments, kernel in bench.kernels():
@@ -313,7 +316,7 @@ def graphs(bench: Bench, claim: Claim) -> None:
             claim.see(not weight.arrivals.any(), f"{kernel}, m={m}: counts of arrivals")
 
 
-def two_streams(bench: Bench, claim: Claim) -> None:
+def two_streams(bench: Bench, claim: ProductClaim) -> None:
     """Two layers side by side, each with its own counts of arrivals."""
     streams = torch.cuda.Stream(), torch.cuda.Stream()
     for format_, fragments, kernel in bench.kernels():
@@ -332,7 +335,7 @@ def two_streams(bench: Bench, claim: Claim) -> None:
             claim.see(same and not pair[which].arrivals.any(), f"{kernel}, stream {which}")
 
 
-def compilers(bench: Bench, claim: Claim) -> None:
+def compilers(bench: Bench, claim: ProductClaim) -> None:
     """Schemas and shapes that torch.compile relies on, by torch's own check."""
     tests = ("test_schema", "test_faketensor")
     for format_ in FORMATS:
@@ -381,20 +384,3 @@ GUARDED = (
     "dequantised rows",
 )
 """Claims that are tried once more between guard zones."""
-
-
-def try_claims(bench: Bench, claims: dict[str, Callable[[Bench, Claim], None]]) -> list[Claim]:
-    """An error that a claim raises is a finding like a wrong result; the others are still tried."""
-    tried = []
-    for name, function in claims.items():
-        claim = Claim(name)
-        begun = time.monotonic()
-        try:
-            function(bench, claim)
-            if bench.device.type == "cuda":
-                torch.cuda.synchronize()
-        except Exception:  # noqa: BLE001 - reported with its trace
-            claim.see(False, traceback.format_exc(limit=-3))
-        claim.seconds = time.monotonic() - begun
-        tried.append(claim)
-    return tried

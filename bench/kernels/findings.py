@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
+from bench.gpu.claims import Claim
 from bench.kernels.shapes import Layer
 
 NORM_LIMIT = 2e-4
@@ -34,26 +35,17 @@ class Comparison:
         return 0.0 if excess <= 0 else math.sqrt(excess)  # NaN stays NaN, which no limit admits
 
 
+ERROR, SUMMATION = "worst error", "without rounding"
+
+
 @dataclass
-class Claim:
-    """What is claimed of the kernels, over how many cases, what was found wrong, and the worst figures."""
-
-    name: str
-    cases: int = 0
-    wrong: list[str] = field(default_factory=list)
-    worst_error: float = 0.0
-    worst_summation: float = 0.0
-    seconds: float = 0.0
-
-    def see(self, condition: bool, what: str) -> None:
-        self.cases += 1
-        if not condition:
-            self.wrong.append(what)
+class ProductClaim(Claim):
+    """A claim about products, with their largest errors by norm: in all, and what rounding does not explain."""
 
     def see_result(self, found: Comparison, what: str, rounded_weights: bool = False) -> None:
         """Hold the errors by norm to their limits where there are results enough for them to be averages."""
-        self.worst_error = max(self.worst_error, found.error if found.results >= ENOUGH_RESULTS else 0.0)
-        self.worst_summation = max(self.worst_summation, found.summation)
+        self.note(ERROR, found.error if found.results >= ENOUGH_RESULTS else 0.0)
+        self.note(SUMMATION, found.summation)
         held = found.wrong == 0
         if found.results >= ENOUGH_RESULTS and not rounded_weights:
             held = held and found.summation <= SUMMATION_LIMIT

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from vllm_volta import ops
 
+from bench.gpu.timing import copies_past_cache, seconds_of
 from bench.kernels.findings import Crossing, Row
 from bench.kernels.shapes import Layer
-from bench.kernels.timing import copies_past_cache, seconds_of
 from bench.kernels.weights import Weight, random_panels
 
 

@@ -4,32 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bench.kernels.findings import Claim, Crossing, Row
+from bench.gpu import claims as claims_module
+from bench.gpu.text_table import figure, table
+from bench.kernels.findings import ERROR, SUMMATION, Crossing, ProductClaim, Row
 from bench.kernels.shapes import Layer
-from bench.kernels.text_table import figure, table
 
-MESSAGES = 3
+CLAIM_FIGURES = {ERROR: ".3e", SUMMATION: ".1e"}
 
 
-def claims_table(title: str, claims: Sequence[Claim]) -> list[str]:
-    """A line for each claim, and the first things that are wrong with each."""
-    rows = [
-        [
-            claim.name,
-            str(claim.cases),
-            str(len(claim.wrong)) if claim.wrong else "-",
-            f"{claim.worst_error:.3e}" if claim.worst_error else "",
-            f"{claim.worst_summation:.1e}" if claim.worst_summation else "",
-            f"{claim.seconds:.1f}",
-        ]
-        for claim in claims
-    ]
-    lines = [title, *table(["claim", "cases", "wrong", "worst error", "without rounding", "s"], rows)]
-    for claim in claims:
-        lines += [f"  WRONG {claim.name}: {text}" for text in claim.wrong[:MESSAGES]]
-        if len(claim.wrong) > MESSAGES:
-            lines.append(f"  ... and {len(claim.wrong) - MESSAGES} more")
-    return lines
+def claims_table(title: str, claims: Sequence[ProductClaim]) -> list[str]:
+    """A line for each claim with its worst errors, and the first things that are wrong with each."""
+    return claims_module.claims_table(title, claims, CLAIM_FIGURES)
 
 
 def performance_tables(rows: Sequence[Row]) -> list[str]:

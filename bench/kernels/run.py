@@ -14,21 +14,21 @@ reads, in a process of its own, into OUT/NAME=VALUE.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
-from bench.kernels import installation, report, shapes  # noqa: E402
-from bench.kernels.findings import Claim  # noqa: E402
+from bench.gpu import guard, installation  # noqa: E402
+from bench.gpu.claims import try_claims  # noqa: E402
+from bench.gpu.machine import machine_record, write_lines  # noqa: E402
+from bench.kernels import report, shapes  # noqa: E402
+from bench.kernels.findings import ProductClaim  # noqa: E402
 
 GUARDED_SECONDS = 120
 QUICK_TOKENS = (1, 8, 16, 64, 1024)
@@ -72,16 +72,7 @@ def main() -> int:
     torch.cuda.set_device(device)
     probe = torch.zeros(1, device=device)
     own = int(torch.ops.vllm_volta.panel_fragments(probe))
-    machine = {
-        "extension": built.name,
-        "gpu": torch.cuda.get_device_name(device),
-        "capability": list(torch.cuda.get_device_capability(device)),
-        "driver": driver_version(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "fragments": own,
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
+    machine = {**machine_record(built), "fragments": own}
     loading = time.monotonic()
     first_call(own)
     machine["first_kernel_seconds"] = round(time.monotonic() - loading, 2)
@@ -94,13 +85,6 @@ def main() -> int:
         performance(given, device, own)
     print(f"\n{time.monotonic() - begun:.0f} s in all; {'ALL RIGHT' if not wrong else f'{wrong} WRONG'}")
     return int(wrong > 0)
-
-
-def driver_version() -> str:
-    """As nvidia-smi tells it."""
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip() else "unknown"
 
 
 def first_call(fragments: int) -> None:
@@ -123,7 +107,8 @@ def correctness(given: argparse.Namespace, device: object) -> int:
     assert isinstance(device, torch.device)
     bench = claims_module.Bench(device, torch.Generator(device).manual_seed(given.seed), given.quick)
     every = {**claims_module.PORTABLE, **claims_module.ON_A_GPU}
-    claims = claims_module.try_claims(bench, {name: each for name, each in every.items() if given.claims in name})
+    chosen = {name: each for name, each in every.items() if given.claims in name}
+    claims = try_claims(bench, chosen, ProductClaim, torch.cuda.synchronize)
     print("\n".join(["", *report.claims_table("Against float64", claims)]), flush=True)
     wrong = sum(len(claim.wrong) for claim in claims)
     lines: list[dict[str, object]] = [{"guarded": False, **asdict(claim)} for claim in claims]
@@ -137,31 +122,18 @@ def correctness(given: argparse.Namespace, device: object) -> int:
     return wrong
 
 
-def guarded(given: argparse.Namespace) -> tuple[list[Claim], int, str]:
-    """The claims, the number of broken zones and what the process said; one that fails is a broken zone."""
+def guarded(given: argparse.Namespace) -> tuple[list[ProductClaim], int, str]:
+    """The claims, the number of broken zones and what the process said."""
     program = Path(__file__).with_name("guarded.py")
-    with tempfile.TemporaryDirectory() as scratch:
-        command = [sys.executable, str(program), "--extension", str(given.extension), "--scratch", scratch]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=GUARDED_SECONDS)
-        except subprocess.TimeoutExpired:
-            return [], 1, f"it took more than {GUARDED_SECONDS} s"
-    (given.out / "guarded.log").write_text(done.stdout + done.stderr, encoding="utf-8")
-    if done.returncode != 0:
-        return [], 1, f"it ended with {done.returncode}: {done.stderr.strip()[-1500:]}"
-    document = json.loads(done.stdout.splitlines()[-1])
-    claims = [Claim(**claim) for claim in document["claims"]]
-    if document["live"] < 1:
-        return claims, 1, "the allocator was not in use"
-    said = [line for line in done.stderr.splitlines() if line.startswith("guard_allocator")]
-    return claims, int(document["broken"]), "\n".join(said[:5])
+    arguments = ["--extension", str(given.extension)]
+    return guard.outside(program, arguments, given.out / "guarded.log", GUARDED_SECONDS, ProductClaim)
 
 
 def performance(given: argparse.Namespace, device: object, own: int) -> None:
     import torch
 
+    from bench.gpu.timing import copy_rate
     from bench.kernels import performance as measuring
-    from bench.kernels.timing import copy_rate
 
     assert isinstance(device, torch.device)
     generator = torch.Generator(device).manual_seed(given.seed)
@@ -212,10 +184,6 @@ def sweep(given: argparse.Namespace) -> int:
         command = [sys.executable, __file__, *arguments, "--performance", "--out", str(given.out / f"{name}={value}")]
         code = max(code, subprocess.run(command, env={**os.environ, name: value}, check=False).returncode)
     return code
-
-
-def write_lines(path: Path, records: Iterable[object]) -> None:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
 
 
 if __name__ == "__main__":

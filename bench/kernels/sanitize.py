@@ -10,19 +10,14 @@ run.
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
-TOOLS = ("memcheck", "racecheck")
-ERROR = 77
-FINISHED = "every kernel was started"
+from bench.gpu.sanitizer import FINISHED, TOOLS, sanitize  # noqa: E402
+
 # (n, k): one panel and less; several groups with a rest; a block of rows that thread blocks share; several chunks.
 SHAPES = ((1, 16), (161, 80), (40, 2048))
 TOKENS = (1, 9, 17, 64)
@@ -39,54 +34,14 @@ def main() -> int:
     if given.child:
         start_every_kernel(given.extension)
         return 0
-    given.out.mkdir(parents=True, exist_ok=True)
-    sanitizer = find_sanitizer()
-    if sanitizer is None:
-        print("compute-sanitizer is not there", file=sys.stderr)
-        return 2
-    codes = [run(sanitizer, tool, given) for tool in given.tools.split(",")]
-    return max(codes)
-
-
-def find_sanitizer() -> str | None:
-    beside = Path("/usr/local/cuda/bin/compute-sanitizer")
-    return shutil.which("compute-sanitizer") or (str(beside) if beside.is_file() else None)
-
-
-def run(sanitizer: str, tool: str, given: argparse.Namespace) -> int:
-    # Each tensor in memory of its own, so that reads past the end of one are seen.
-    environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    command = [sanitizer, "--tool", tool, "--error-exitcode", str(ERROR)]
-    command += [sys.executable, __file__, "--extension", str(given.extension), "--child"]
-    begun = time.monotonic()
-    log = given.out / f"{tool}.log"
-    try:
-        with log.open("w", encoding="utf-8") as output:
-            done = subprocess.run(
-                command, stdout=output, stderr=subprocess.STDOUT, env=environment, timeout=given.seconds, check=False
-            )
-        code: int | None = done.returncode
-    except subprocess.TimeoutExpired:
-        code = None
-    text = log.read_text(encoding="utf-8", errors="replace")
-    summary = [line for line in text.splitlines() if "ERROR SUMMARY" in line or "RACECHECK SUMMARY" in line]
-    finished = FINISHED in text
-    if code is None:
-        verdict, result = f"not finished after {given.seconds:.0f} s", 2
-    elif code == 0 and finished and summary:
-        verdict, result = "nothing found", 0
-    elif code == ERROR and finished:
-        verdict, result = "FOUND SOMETHING", 1
-    else:
-        verdict, result = f"could not run (ended with {code}): " + " | ".join(text.strip().splitlines()[-3:]), 2
-    print(f"{tool}: {verdict}; {' '.join(summary)} ({time.monotonic() - begun:.0f} s, {log})", flush=True)
-    return result
+    program = [__file__, "--extension", str(given.extension), "--child"]
+    return sanitize(program, given.tools.split(","), given.out, given.seconds)
 
 
 def start_every_kernel(extension: Path) -> None:
     import torch
 
-    from bench.kernels import installation
+    from bench.gpu import installation
 
     installation.use(extension)
     from bench.kernels.correctness import FRAGMENTS

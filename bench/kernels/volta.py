@@ -12,64 +12,19 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bench.kernels.loops import main_loop
-from bench.kernels.machine_code import MachineCode
+from bench.gpu.card import CYCLES, GROUPS, LANES, Card, moved_cycles, resident_blocks
+from bench.gpu.loops import main_loop
+from bench.gpu.machine_code import MachineCode
+from bench.gpu.units import Unit, access_bytes, tally, weights_of
 from bench.kernels.plan import Planner
-from bench.kernels.sass import Instruction
 from bench.kernels.shapes import Layer
-from bench.kernels.units import Unit, access_bytes, tally, weights_of
 
-LANES = 32
 PANEL_ROWS = 32
 PANEL_COLUMNS = 64
 PANEL_WEIGHTS = PANEL_ROWS * PANEL_COLUMNS
 NAME = re.compile(r"(?P<format>nvfp4|fp8)_panels_(?P<kind>quad_pairs|octets)_(?P<tokens>\d+)")
 """Of the kernels that multiply."""
 BYTES_PER_WEIGHT = {"nvfp4": 0.5 + 1 / 16, "fp8": 1.0}
-
-
-@dataclass(frozen=True)
-class Card:
-    """What a card offers; rates of each multiprocessor are for one cycle.
-
-    clock: the one at which the data sheet's tensor throughput comes out: 512 multiplications and additions in a
-    multiprocessor's eight tensor cores in each cycle (Volta white paper).
-    """
-
-    name: str
-    multiprocessors: int
-    clock: float
-    memory_rate: float  # bytes per second
-    l2_rate: float  # bytes per cycle, all multiprocessors together
-    registers: int
-
-
-def v100(name: str, bandwidth_gb_s: float, fp16_tflops: float) -> Card:
-    """80 multiprocessors, 65536 registers each (CUDA C++ programming guide, 7.0).
-
-    L2: 2048 bytes per cycle (A100 white paper, which compares its own with that of the V100).
-    """
-    clock = fp16_tflops * 1e12 / (80 * 8 * 64 * 2)
-    return Card(name, 80, clock, bandwidth_gb_s * 1e9, 2048, 65536)
-
-
-CYCLES = {
-    Unit.INTEGER: 2,  # 16 lanes for a warp's 32, in each of the four parts
-    Unit.FP32: 2,
-    Unit.IMAD: 2,
-    Unit.FP16: 2,
-    Unit.TENSOR: 2,  # one step of HMMA.884: 32 x 4 x 8 / 4 products, of which two tensor cores do 128 in a cycle
-    Unit.CONVERSION: 8,  # 4 lanes (CUDA C++ programming guide, arithmetic throughput: 16 in a multiprocessor)
-}
-"""Cycles for which an instruction occupies its unit in one of the four parts of a multiprocessor."""
-
-GROUPS = {
-    "integer": (Unit.INTEGER,),
-    "FP32 + IMAD": (Unit.FP32, Unit.IMAD),
-    "FP16 + tensor": (Unit.FP16, Unit.TENSOR),
-    "conversion": (Unit.CONVERSION,),
-}
-"""Units that share a port."""
 
 
 @dataclass(frozen=True)
@@ -134,17 +89,11 @@ def kernel_of(code: MachineCode, name: str) -> Kernel:
         spilled=resources.spilled_bytes > 0,
         weights=weights_of(loop.always, -(-tokens // 8)),
         counts=tally(counted),
-        shared_cycles=_moved(counted),
+        shared_cycles=moved_cycles(counted),
         around=tally(loop.around),
-        around_shared_cycles=_moved(loop.around),
+        around_shared_cycles=moved_cycles(loop.around),
         around_panels=staged_values / tokens / PANEL_COLUMNS,
     )
-
-
-def _moved(instructions: Iterable[Instruction]) -> float:
-    """Cycles of shared memory and L1 cache: 128 bytes in each."""
-    moving = [each for each in instructions if each.mnemonic in ("LDS", "STS", "LDG", "STG", "LDL", "STL")]
-    return sum(access_bytes(each) * LANES / 128 for each in moving)
 
 
 @dataclass(frozen=True)
@@ -163,12 +112,6 @@ class Bound:
     @property
     def longest(self) -> float:
         return self.seconds[self.limiter]
-
-
-def resident_blocks(card: Card, registers: int, warps: int) -> int:
-    """Thread blocks that the registers of a multiprocessor allow; a warp's are dealt out in steps of 256."""
-    warp = -(-registers * LANES // 256) * 256
-    return min(card.registers // (warp * warps), 64 // warps)
 
 
 def bound(card: Card, kernel: Kernel, planner: Planner, layer: Layer, m: int) -> Bound:

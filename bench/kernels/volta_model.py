@@ -19,11 +19,12 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
+from bench.gpu import card as card_module  # noqa: E402
+from bench.gpu.machine_code import MachineCode, MissingTool, find_nvdisasm, machine_code  # noqa: E402
+from bench.gpu.text_table import figure, table  # noqa: E402
+from bench.gpu.units import Unit  # noqa: E402
 from bench.kernels import shapes, volta  # noqa: E402
-from bench.kernels.machine_code import MachineCode, MissingTool, find_nvdisasm, machine_code  # noqa: E402
 from bench.kernels.plan import Planner, compiled_planner  # noqa: E402
-from bench.kernels.text_table import figure, table  # noqa: E402
-from bench.kernels.units import Unit  # noqa: E402
 from onecat.knowledge.hardware import gpu_model  # noqa: E402
 
 SOURCES = REPOSITORY / "patches" / "vllm-0.27.1" / "add" / "vllm_volta" / "csrc"
@@ -50,13 +51,13 @@ def main() -> int:
             print(missing, file=sys.stderr)
             return 2
         planner = compiled_planner(SOURCES, Path(folder))
-        card = volta.v100(model.name, model.bandwidth_gb_s, model.fp16_tflops)
+        card = card_module.v100(model.name, model.bandwidth_gb_s, model.fp16_tflops)
         kernels = kernels_of(code)
         print("\n".join(counts(given.arch, card, kernels)))
         if given.arch != "sm_70":
             return 0
         print()
-        print("\n".join(assumptions(card)))
+        print("\n".join(card_module.assumptions(card)))
         held, lines = budgets(card, kernels)
         print("\n".join(["", *lines]))
         records = predict(card, model.fp16_tflops, kernels, planner, shapes.matching(shapes.LAYERS, given.layers))
@@ -75,12 +76,12 @@ def kernels_of(code: MachineCode) -> list[volta.Kernel]:
     return sorted(kernels, key=lambda kernel: (kernel.format != "nvfp4", kinds.index(kernel.kind), kernel.tokens))
 
 
-def counts(architecture: str, card: volta.Card, kernels: Sequence[volta.Kernel]) -> list[str]:
+def counts(architecture: str, card: card_module.Card, kernels: Sequence[volta.Kernel]) -> list[str]:
     rows = [
         [
             kernel.name + (" SPILLS" if kernel.spilled else ""),
             str(kernel.registers),
-            str(volta.resident_blocks(card, kernel.registers, kernel.warps) * kernel.warps),
+            str(card_module.resident_blocks(card, kernel.registers, kernel.warps) * kernel.warps),
             *(figure(kernel.per_weight(unit), 2) for unit in Unit),
             figure(kernel.per_weight(), 3),
         ]
@@ -91,25 +92,15 @@ def counts(architecture: str, card: volta.Card, kernels: Sequence[volta.Kernel])
     return [title, *table(head, rows)]
 
 
-def assumptions(card: volta.Card) -> list[str]:
-    return [
-        f"The model's {card.name}: {card.multiprocessors} multiprocessors at {card.clock / 1e9:.3f} GHz (where the",
-        f"data sheet's tensor throughput comes out), {card.memory_rate / 1e9:.0f} GB/s, L2 {card.l2_rate:.0f} bytes a",
-        "cycle. In each of a multiprocessor's four parts: one warp instruction issued a cycle; integer, FP32 (with",
-        "IMAD), FP16 and a step of HMMA.884 take two cycles, the last two on one port. Shared memory and L1 together",
-        "move 128 bytes a cycle for a multiprocessor. Perfect overlap, no latencies.",
-    ]
-
-
-def budgets(card: volta.Card, kernels: Sequence[volta.Kernel]) -> tuple[bool, list[str]]:
+def budgets(card: card_module.Card, kernels: Sequence[volta.Kernel]) -> tuple[bool, list[str]]:
     """Whether the kernels for few tokens stay below what the card can do at its memory's speed, and the table."""
     held, rows = True, []
     for kernel in kernels:
         if kernel.tokens > FEW_TOKENS or kernel.kind != "quad_pairs":
             continue
         budget = volta.budget_per_weight(card, kernel.bytes_per_weight)
-        for name, units in {"issue": tuple(Unit), **volta.GROUPS}.items():
-            used = sum(kernel.per_weight(unit) * volta.CYCLES.get(unit, 2) / 2 for unit in units)
+        for name, units in {"issue": tuple(Unit), **card_module.GROUPS}.items():
+            used = sum(kernel.per_weight(unit) * card_module.CYCLES.get(unit, 2) / 2 for unit in units)
             allowed = budget["two cycles"]
             if name == "issue":
                 used, allowed = kernel.per_weight(), budget["issue"]
@@ -123,7 +114,7 @@ def budgets(card: volta.Card, kernels: Sequence[volta.Kernel]) -> tuple[bool, li
 
 
 def predict(
-    card: volta.Card,
+    card: card_module.Card,
     fp16_tflops: float,
     kernels: Sequence[volta.Kernel],
     planner: Planner,

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from bench.gpu.text_table import figure, table
 from bench.kernels import reference
-from bench.kernels.text_table import figure, table
 
 
 def test_every_e4m3_code_has_its_value() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.kernels import guarded
+from bench.gpu import guard
 
 PROGRAM = """\
 import ctypes, sys
@@ -33,7 +33,7 @@ print(library.guarded_broken() > 0, library.guarded_live())
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("guard")
-    guarded.build(folder / "guard_allocator.so")
+    guard.build(folder / "guard_allocator.so")
     driver = Path(__file__).with_name("fake_driver.cpp")
     subprocess.run(["g++", "-shared", "-fPIC", str(driver), "-o", str(folder / "libcuda.so.1")], check=True)
     return folder

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.kernels.loops import blocks, main_loop
-from bench.kernels.sass import Function, functions
-from bench.kernels.units import Unit, access_bytes, tally, unit_of, weights_of
+from bench.gpu.loops import blocks, main_loop
+from bench.gpu.sass import Function, functions
+from bench.gpu.units import Unit, access_bytes, tally, unit_of, weights_of
 
 CAPTURED = Path(__file__).with_name("nvfp4_panels_quad_pairs_16.sass")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.kernels.findings import Claim, Comparison, Crossing, Row
+from bench.kernels.findings import Comparison, Crossing, ProductClaim, Row
 from bench.kernels.report import claims_table, crossings_table, performance_tables, targets
 from bench.kernels.shapes import Layer
 
@@ -76,16 +76,16 @@ def comparison(error: float, rounding: float, wrong: int = 0, results: int = 10_
     ],
 )
 def test_a_claim_holds_results_to_what_rounding_explains(found: Comparison, rounded_weights: bool, held: bool) -> None:
-    claim = Claim("some claim")
+    claim = ProductClaim("some claim")
     claim.see_result(found, "a case", rounded_weights)
     assert (claim.cases, claim.wrong == []) == (1, held)
 
 
 def test_what_is_wrong_is_shown_below_the_table() -> None:
-    claim = Claim("some claim")
+    claim = ProductClaim("some claim")
     for i in range(5):
         claim.see(i == 0, f"case {i}")
-    lines = claims_table("Title", [claim, Claim("other", cases=2)])
+    lines = claims_table("Title", [claim, ProductClaim("other", cases=2)])
     assert lines[0] == "Title"
     assert lines[2].split()[:4] == ["some", "claim", "5", "4"]
     assert lines[3].split()[:3] == ["other", "2", "-"]

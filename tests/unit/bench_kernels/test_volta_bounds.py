@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from bench.gpu import card
+from bench.gpu.machine_code import MachineCode, MissingTool, Resources, find_nvdisasm, most_threads
+from bench.gpu.sass import functions
+from bench.gpu.units import Unit
 from bench.kernels import volta
-from bench.kernels.machine_code import MachineCode, MissingTool, Resources, find_nvdisasm, most_threads
 from bench.kernels.plan import Planner, compiled_planner
-from bench.kernels.sass import functions
 from bench.kernels.shapes import LAYERS, Layer, matching
-from bench.kernels.units import Unit
 from onecat.knowledge.hardware import gpu_model
 from onecat.patching.series import ADDED, load_series
 
 CSRC = load_series("vllm-0.27.1").directory / ADDED / "vllm_volta" / "csrc"
-CARD = volta.v100("V100", 900, 112)
+CARD = card.v100("V100", 900, 112)
 LAYER = Layer("a model", "a layer", 8192, 8192, 1)
 
 
@@ -108,9 +109,9 @@ def test_rows_past_the_last_cost_work_but_no_bytes(planner: Planner) -> None:
 
 
 def test_registers_limit_the_thread_blocks_of_a_multiprocessor() -> None:
-    assert volta.resident_blocks(CARD, 128, 8) == 2
-    assert volta.resident_blocks(CARD, 64, 8) == 4
-    assert volta.resident_blocks(CARD, 16, 8) == 8
+    assert card.resident_blocks(CARD, 128, 8) == 2
+    assert card.resident_blocks(CARD, 64, 8) == 4
+    assert card.resident_blocks(CARD, 16, 8) == 8
 
 
 def test_a_kernel_is_read_from_machine_code() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import Enum
 
-from bench.kernels.sass import Instruction
+from bench.gpu.sass import Instruction
 
 
 class Unit(Enum):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.kernels.sass import Function, functions
+from bench.gpu.sass import Function, functions
 from tests.unit.volta.device_compiler import assemble, ptx_of
 
 MOST_THREADS = re.compile(r"\.entry (\w+)\([^)]*\)\s*\.maxntid (\d+)")

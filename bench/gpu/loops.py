@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from bench.kernels.sass import Function, Instruction
-from bench.kernels.units import is_tensor
+from bench.gpu.sass import Function, Instruction
+from bench.gpu.units import is_tensor
 
 
 @dataclass(frozen=True)
