@@ -1,14 +1,17 @@
 """What vLLM calls before it does anything else, in each of its processes.
 
 What is registered depends on the platform:
-- CUDA, compute capability 7.0 to 7.4: the kernels, before vLLM's own;
-- CPU: the kernels, after vLLM's own, so that NVFP4 and FP8 checkpoints can be served without a GPU;
+- CUDA, compute capability 7.0 to 7.4: the kernels for linear layers, before vLLM's own, and, where its compiled kernels
+  are, the attention backend CUSTOM, which the patch 0005-selection puts before vLLM's own on these devices;
+- CPU: the kernels for linear layers, after vLLM's own, so that NVFP4 and FP8 checkpoints can be served without a GPU;
 - anything else: no kernel, vLLM has better ones.
 The name quasar_nvfp4 is known everywhere.
 
 Environment variables, the same in all processes of an engine:
 - VLLM_VOLTA_DISABLE=1 switches all of it off.
-- VLLM_VOLTA_FORCE=1 registers the kernels before vLLM's own on any CUDA device.
+- VLLM_VOLTA_FORCE=1 registers the kernels before vLLM's own on any CUDA device, and the attention backend, which
+  `--attention-backend CUSTOM` then names.
+- VLLM_VOLTA_ATTENTION=0 leaves attention to vLLM's own backends; so does `--attention-backend TRITON_ATTN`.
 - VLLM_VOLTA_PANELS=0 keeps weights as checkpoints have them: a tile of a weight becomes floating point at each call
   and cuBLAS multiplies with it. =1 makes panels of weights (panels.py) even without compiled kernels for them. Unset:
   panels where the compiled kernels are and the model is float16.
@@ -27,6 +30,8 @@ DISABLE = "VLLM_VOLTA_DISABLE"
 FORCE = "VLLM_VOLTA_FORCE"
 PANELS = "VLLM_VOLTA_PANELS"
 FRAGMENTS = "VLLM_VOLTA_FRAGMENTS"
+ATTENTION = "VLLM_VOLTA_ATTENTION"
+ATTENTION_BACKEND = "vllm_volta.attention.VoltaAttentionBackend"
 # The name of these kernels in --linear-backend.
 BACKEND = "volta"
 
@@ -39,7 +44,7 @@ def register() -> None:
     from vllm_volta import compile_cache
 
     logger = init_logger(f"vllm.{__name__}")
-    compile_cache.add_variables((DISABLE, FORCE, PANELS, FRAGMENTS))
+    compile_cache.add_variables((DISABLE, FORCE, PANELS, FRAGMENTS, ATTENTION))
     if _is_set(DISABLE):
         logger.info("vllm_volta is switched off by %s", DISABLE)
         return
@@ -61,8 +66,14 @@ def _place() -> str | None:
         return None
     if _is_set(FORCE):
         return "before"
+    return "before" if _is_volta() else None
+
+
+def _is_volta() -> bool:
+    from vllm.platforms import current_platform
+
     capability = current_platform.get_device_capability()
-    return "before" if capability is not None and (7, 0) <= tuple(capability) < (7, 5) else None
+    return capability is not None and (7, 0) <= tuple(capability) < (7, 5)
 
 
 def _is_set(switch: str) -> bool:
@@ -106,3 +117,30 @@ def _register_kernels(prepend: bool, logger) -> None:
             logger.info("vllm_volta multiplies and dequantises with its compiled kernels")
         else:
             logger.warning("vllm_volta dequantises with PyTorch, its compiled kernels are not there: %s", why)
+        _register_attention(why, logger)
+
+
+def _register_attention(missing: str | None, logger) -> None:
+    """Register the attention backend on CUDA, or say why not. missing: why there are no compiled kernels, or None."""
+    from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
+
+    from vllm_volta import attention_ops
+
+    if missing is None and not attention_ops.are_compiled():
+        missing = "they were built without those for attention"
+    if os.environ.get(ATTENTION, "1") == "0":
+        logger.info("vllm_volta leaves attention to vLLM's own backends: %s=0", ATTENTION)
+    elif missing is not None:
+        logger.warning("vllm_volta leaves attention to vLLM's own backends, its kernels are not there: %s", missing)
+    elif AttentionBackendEnum.CUSTOM.is_overridden():
+        taken = AttentionBackendEnum.CUSTOM.get_path()
+        logger.warning("vllm_volta leaves attention to %s, which another plugin registered as CUSTOM", taken)
+    else:
+        register_backend(AttentionBackendEnum.CUSTOM, ATTENTION_BACKEND)
+        chosen = "chosen" if _is_volta() else "not chosen on this device, but by --attention-backend CUSTOM,"
+        logger.info(
+            "vllm_volta registered the attention backend CUSTOM, %s for float16; --attention-backend TRITON_ATTN or "
+            "%s=0 takes vLLM's own",
+            chosen,
+            ATTENTION,
+        )

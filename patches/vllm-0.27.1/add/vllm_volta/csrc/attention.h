@@ -20,6 +20,13 @@
 
 #pragma once
 
+// Functions that the host and the device call.
+#if defined(__CUDACC__)
+  #define VOLTA_ANYWHERE __host__ __device__
+#else
+  #define VOLTA_ANYWHERE
+#endif
+
 namespace vllm_volta {
 
 constexpr int CACHE_GROUP = 16;   // tokens of a group
@@ -28,7 +35,7 @@ constexpr int PIECE_DIMS = 64;    // of so many dimensions at a time
 constexpr int MOST_HEAD_SIZE = 512;
 
 // Kernels exist for head sizes up to 64, 128, 256 and 512, each a multiple of 8.
-constexpr int padded_head_size(int head_size) {
+VOLTA_ANYWHERE constexpr int padded_head_size(int head_size) {
   int padded = 64;
   while (padded < head_size) {
     padded *= 2;
@@ -41,8 +48,8 @@ constexpr int SPLIT_WARPS = 4;
 constexpr int SPLIT_UNIT = SPLIT_WARPS * TILE_KEYS;  // keys: the least that a block gets
 // Tiled attention (for many rows): a thread block of eight warps has so many rows, and all of their keys.
 constexpr int TILED_WARPS = 8;
-constexpr int tiled_rows_of_warp(int head_size) { return head_size <= 128 ? 32 : head_size <= 256 ? 16 : 8; }
-constexpr int tiled_rows(int head_size) { return TILED_WARPS * tiled_rows_of_warp(head_size); }
+VOLTA_ANYWHERE constexpr int tiled_rows_of_warp(int head_size) { return head_size <= 128 ? 32 : head_size <= 256 ? 16 : 8; }
+VOLTA_ANYWHERE constexpr int tiled_rows(int head_size) { return TILED_WARPS * tiled_rows_of_warp(head_size); }
 
 // Shared memory of tiled attention. Queries: eight dimensions of all rows after the other, two rows more between, so that
 // fragments fall into different banks. Two pieces of keys or values. Exponentials: 32 keys of each row of a warp.
@@ -50,9 +57,9 @@ constexpr int STAGED_KEYS = TILE_KEYS + 2;
 constexpr int STAGED_VALUE_BYTES = PIECE_DIMS * 2 + 32;
 constexpr int STAGED_PIECE_BYTES = TILE_KEYS * STAGED_VALUE_BYTES;
 constexpr int EXPONENTIALS_STRIDE = TILE_KEYS + 4;
-constexpr int query_bytes(int rows, int padded) { return padded / 8 * (rows + 2) * 16; }
-constexpr int exponentials_bytes(int rows) { return rows * EXPONENTIALS_STRIDE * 2; }
-constexpr int tiled_shared_bytes(int head_size) {
+VOLTA_ANYWHERE constexpr int query_bytes(int rows, int padded) { return padded / 8 * (rows + 2) * 16; }
+VOLTA_ANYWHERE constexpr int exponentials_bytes(int rows) { return rows * EXPONENTIALS_STRIDE * 2; }
+VOLTA_ANYWHERE constexpr int tiled_shared_bytes(int head_size) {
   return query_bytes(tiled_rows(head_size), padded_head_size(head_size)) + 2 * STAGED_PIECE_BYTES +
          exponentials_bytes(tiled_rows(head_size));
 }
@@ -89,15 +96,15 @@ struct PagedAttention {
 
 // Two results for each thread block of split attention, of up to `rows` (8 or 16) rows each: sums by dimension, then the
 // largest logit (times log2 e) and the sum of exponentials of each row.
-constexpr long long partial_floats(int blocks, int rows, int padded) { return 2ll * blocks * rows * (padded + 2); }
+VOLTA_ANYWHERE constexpr long long partial_floats(int blocks, int rows, int padded) { return 2ll * blocks * rows * (padded + 2); }
 
 // Split attention counts arrivals for each KV head, request and tile of `rows` rows.
-constexpr long long arrival_counters(int tokens, int requests, int kv_heads, int group, int rows) {
+VOLTA_ANYWHERE constexpr long long arrival_counters(int tokens, int requests, int kv_heads, int group, int rows) {
   return static_cast<long long>(kv_heads) * (static_cast<long long>(tokens) * group / rows + requests + 1);
 }
 
 // Thread blocks of tiled attention for each KV head, at the least so many as have work.
-constexpr long long tiled_blocks(int tokens, int requests, int group, int head_size) {
+VOLTA_ANYWHERE constexpr long long tiled_blocks(int tokens, int requests, int group, int head_size) {
   return static_cast<long long>(tokens) * group / tiled_rows(head_size) + requests;
 }
 

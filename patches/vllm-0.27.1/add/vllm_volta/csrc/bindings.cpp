@@ -1,66 +1,25 @@
-// The operators of torch.ops.vllm_volta that have code for Volta. Written against torch's stable interface, as the
-// extensions of vLLM 0.27.1 are: a build for one torch release serves the later ones.
+// The operators of torch.ops.vllm_volta for weights; attention_bindings.cpp has those for attention. Written against
+// torch's stable interface, as the extensions of vLLM 0.27.1 are: a build for one torch release serves the later ones.
 
 #include <Python.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
-#include <limits>
 #include <optional>
-#include <string>
 
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
-#include <torch/headeronly/core/ScalarType.h>
-#include <torch/headeronly/util/shim_utils.h>
 
 #include "decode.h"
 #include "launch.h"
 #include "panel_plan.h"
 #include "panels.h"
+#include "tensors.h"
 
 namespace vllm_volta {
 
 namespace {
-
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
-
-// The kernels count rows and columns with int, in steps of up to 128.
-constexpr int64_t MOST = std::numeric_limits<int>::max() - 127;
-
-std::string text_of(std::initializer_list<int64_t> sizes) {
-  std::string text;
-  for (const int64_t size : sizes) {
-    text += (text.empty() ? "[" : ", ") + std::to_string(size);
-  }
-  return text + "]";
-}
-
-std::string shape_of(const Tensor& tensor) {
-  std::string text = "[";
-  for (int64_t i = 0; i < tensor.dim(); ++i) {
-    text += (i ? ", " : "") + std::to_string(tensor.size(i));
-  }
-  return text + "]";
-}
-
-void check_plain(const Tensor& tensor, const char* name, int32_t device) {
-  STD_TORCH_CHECK(tensor.is_cuda() && tensor.get_device_index() == device, name, " must be on the weight's GPU");
-  STD_TORCH_CHECK(tensor.is_contiguous(), name, " must be contiguous");
-}
-
-void check_shape(const Tensor& tensor, const char* name, std::initializer_list<int64_t> sizes) {
-  bool same = tensor.dim() == static_cast<int64_t>(sizes.size());
-  for (int64_t i = 0; same && i < tensor.dim(); ++i) {
-    same = tensor.size(i) == sizes.begin()[i];
-  }
-  STD_TORCH_CHECK(same, name, " must be ", text_of(sizes), ", it is ", shape_of(tensor));
-}
 
 void check_size(int64_t n, int64_t k) {
   STD_TORCH_CHECK(n > 0 && k > 0 && n <= MOST && k <= MOST, "the weight must have between 1 and ", MOST,
@@ -71,30 +30,7 @@ bool holds_bytes_or_e4m3(const Tensor& tensor) {
   return tensor.scalar_type() == ScalarType::Byte || tensor.scalar_type() == ScalarType::Float8_e4m3fn;
 }
 
-void check_aligned(const void* pointer, const char* name) {
-  STD_TORCH_CHECK(reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0, name, " must be aligned to 16 bytes");
-}
-
-void* current_stream(int32_t device) {
-  void* stream = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
-  return stream;
-}
-
-// A tensor of this type and shape on the device, as it lies in memory.
-const void* data_of(const Tensor& tensor, const char* name, ScalarType type, const char* type_name, int32_t device,
-                    std::initializer_list<int64_t> sizes) {
-  check_plain(tensor, name, device);
-  STD_TORCH_CHECK(tensor.scalar_type() == type, name, " must hold ", type_name);
-  check_shape(tensor, name, sizes);
-  return tensor.const_data_ptr();
-}
-
-Fragments fragments_of_number(int64_t fragments) {
-  STD_TORCH_CHECK(fragments == QUAD_PAIRS || fragments == OCTETS, "fragments must be ", static_cast<int>(QUAD_PAIRS),
-                  " (quad pairs) or ", static_cast<int>(OCTETS), " (octets), it is ", fragments);
-  return static_cast<Fragments>(fragments);
-}
+Place weights_gpu(int32_t device) { return {device, "weight"}; }
 
 // The panels of a weight of `groups` times 32 rows and k columns; 16 bytes at a time are read.
 const void* panels_of(const Tensor& codes, int32_t device, Format format, int64_t groups, int64_t k) {
@@ -102,14 +38,14 @@ const void* panels_of(const Tensor& codes, int32_t device, Format format, int64_
   // Rows of x and of a dequantised weight are read and written in pieces of 8 values; NVFP4 has blocks of 16.
   const int64_t step = format == NVFP4 ? NVFP4_BLOCK : 8;
   STD_TORCH_CHECK(k % step == 0, "k must be a multiple of ", step, ", it is ", k);
-  const void* data = data_of(codes, "codes", ScalarType::Byte, "uint8", device,
+  const void* data = data_of(codes, "codes", ScalarType::Byte, weights_gpu(device),
                              {groups, ceil_of_division(k, PANEL_COLUMNS), bytes});
   check_aligned(data, "codes");
   return data;
 }
 
 const void* scales_of(const Tensor& scales, int32_t device, int64_t groups, int64_t k) {
-  const void* data = data_of(scales, "scales", ScalarType::Byte, "uint8", device,
+  const void* data = data_of(scales, "scales", ScalarType::Byte, weights_gpu(device),
                              {groups, ceil_of_division(k, PANEL_COLUMNS), PANEL_SCALE_BYTES});
   check_aligned(data, "scales");
   return data;
@@ -127,15 +63,15 @@ const void* block_scale_of(const std::optional<Tensor>& block_scale, int32_t dev
                       block_k % PANEL_COLUMNS == 0,
                   "block_n and block_k must be multiples of ", PANEL_ROWS, " and ", PANEL_COLUMNS, ", they are ",
                   block_n, " and ", block_k);
-  return data_of(*block_scale, "block_scale", ScalarType::Float, "float32", device,
+  return data_of(*block_scale, "block_scale", ScalarType::Float, weights_gpu(device),
                  {ceil_of_division(n, block_n), ceil_of_division(k, block_k)});
 }
 
 // out = x w^T for the weight that `work` describes by codes, scales, n, k and blocks; fills in the rest.
 Tensor multiply(const Tensor& x, const Tensor& row_scale, const std::optional<Tensor>& bias, const Tensor& arrivals,
                 int32_t device, Format format, Fragments fragments, PanelMatmul work) {
-  STD_TORCH_CHECK(x.is_cuda() && x.get_device_index() == device, "x must be on the weight's GPU");
-  STD_TORCH_CHECK(x.scalar_type() == ScalarType::Half, "x must hold float16");
+  check_place(x, "x", weights_gpu(device));
+  check_type(x, "x", ScalarType::Half);
   STD_TORCH_CHECK(x.dim() == 2 && x.size(1) == work.k, "x must be [m, ", work.k, "], it is ", shape_of(x));
   const int64_t m = x.size(0);
   STD_TORCH_CHECK(x.stride(1) == 1 && (m <= 1 || x.stride(0) % 8 == 0),
@@ -145,9 +81,9 @@ Tensor multiply(const Tensor& x, const Tensor& row_scale, const std::optional<Te
   STD_TORCH_CHECK(ceil_of_division(n, PANEL_ROWS) * ceil_of_division(work.k, PANEL_COLUMNS) <= MOST,
                   "the weight is too large for the kernels: ", n, " rows of ", work.k);
   work.row_scale =
-      static_cast<const float*>(data_of(row_scale, "row_scale", ScalarType::Float, "float32", device, {n}));
-  work.bias = bias.has_value() ? data_of(*bias, "bias", ScalarType::Half, "float16", device, {n}) : nullptr;
-  check_plain(arrivals, "arrivals", device);
+      static_cast<const float*>(data_of(row_scale, "row_scale", ScalarType::Float, weights_gpu(device), {n}));
+  work.bias = bias.has_value() ? data_of(*bias, "bias", ScalarType::Half, weights_gpu(device), {n}) : nullptr;
+  check_plain(arrivals, "arrivals", weights_gpu(device));
   const int64_t row_blocks = ceil_of_division(n, PANEL_ROWS * PANEL_WARPS);
   STD_TORCH_CHECK(arrivals.scalar_type() == ScalarType::Int && arrivals.dim() == 1 && arrivals.size(0) >= row_blocks,
                   "arrivals must hold at least ", row_blocks, " int32, it is ", shape_of(arrivals));
@@ -214,12 +150,12 @@ Tensor dequantize_nvfp4(const Tensor& packed, const Tensor& block_scale, const T
   check_size(n, k);
   STD_TORCH_CHECK(k % NVFP4_BLOCK == 0, "k must be a multiple of ", NVFP4_BLOCK, ", it is ", k);
   const int32_t device = packed.get_device_index();
-  check_plain(packed, "packed", device);
-  check_plain(block_scale, "block_scale", device);
-  check_plain(global_scale, "global_scale", device);
+  check_plain(packed, "packed", weights_gpu(device));
+  check_plain(block_scale, "block_scale", weights_gpu(device));
+  check_plain(global_scale, "global_scale", weights_gpu(device));
   check_shape(packed, "packed", {n, k / 2});
   check_shape(block_scale, "block_scale", {n, k / NVFP4_BLOCK});
-  STD_TORCH_CHECK(packed.scalar_type() == ScalarType::Byte, "packed must hold uint8");
+  check_type(packed, "packed", ScalarType::Byte);
   STD_TORCH_CHECK(holds_bytes_or_e4m3(block_scale), "block_scale must hold float8_e4m3fn or its bytes");
   STD_TORCH_CHECK(global_scale.scalar_type() == ScalarType::Float && global_scale.numel() == 1,
                   "global_scale must be one float32, it is ", shape_of(global_scale));
@@ -239,10 +175,10 @@ Tensor dequantize_fp8(const Tensor& weight, const Tensor& scale, int64_t block_n
   const int64_t k = weight.size(1);
   check_size(n, k);
   const int32_t device = weight.get_device_index();
-  check_plain(weight, "weight", device);
-  check_plain(scale, "scale", device);
+  check_plain(weight, "weight", weights_gpu(device));
+  check_plain(scale, "scale", weights_gpu(device));
   STD_TORCH_CHECK(holds_bytes_or_e4m3(weight), "weight must hold float8_e4m3fn or its bytes");
-  STD_TORCH_CHECK(scale.scalar_type() == ScalarType::Float, "scale must hold float32");
+  check_type(scale, "scale", ScalarType::Float);
   STD_TORCH_CHECK((block_n > 0) == (block_k > 0) && block_n >= 0 && block_k >= 0 && block_n <= MOST && block_k <= MOST,
                   "block_n and block_k must both be 0 or both be positive, they are ", block_n, " and ", block_k);
   if (block_n > 0) {
@@ -319,7 +255,7 @@ Tensor dequantize_fp8_panels(const Tensor& codes, const std::optional<Tensor>& b
   work.codes = panels_of(codes, device, FP8, ceil_of_division(n, PANEL_ROWS), k);
   work.scales = block_scale_of(block_scale, device, n, k, block_n, block_k);
   work.row_scale =
-      static_cast<const float*>(data_of(row_scale, "row_scale", ScalarType::Float, "float32", device, {n}));
+      static_cast<const float*>(data_of(row_scale, "row_scale", ScalarType::Float, weights_gpu(device), {n}));
   work.k = static_cast<int>(k);
   work.block_rows = static_cast<int>(block_n);
   work.block_columns = static_cast<int>(block_k);
@@ -360,6 +296,7 @@ STABLE_TORCH_LIBRARY_IMPL(vllm_volta, CUDA, ops) {
 
 // `import vllm_volta._C` loads the operators; the module itself is empty.
 PyMODINIT_FUNC PyInit__C() {
-  static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_C", nullptr, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
+  static struct PyModuleDef module = {
+      PyModuleDef_HEAD_INIT, "_C", nullptr, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
   return PyModule_Create(&module);
 }

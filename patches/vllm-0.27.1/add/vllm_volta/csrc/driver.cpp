@@ -33,6 +33,7 @@ Driver find_driver() {
   find("cuLibraryLoadData", found.load_library);
   find("cuLibraryGetKernel", found.get_kernel);
   find("cuKernelGetFunction", found.get_function);
+  find("cuFuncSetAttribute", found.set_function_attribute);
   find("cuOccupancyMaxActiveBlocksPerMultiprocessor", found.get_resident_blocks);
   find("cuLaunchKernel", found.launch_kernel);
   return found;

@@ -24,6 +24,7 @@ struct Driver {
   PFN_cuLibraryLoadData_v12000 load_library;
   PFN_cuLibraryGetKernel_v12000 get_kernel;
   PFN_cuKernelGetFunction_v12000 get_function;
+  PFN_cuFuncSetAttribute_v9000 set_function_attribute;
   PFN_cuOccupancyMaxActiveBlocksPerMultiprocessor_v6050 get_resident_blocks;
   PFN_cuLaunchKernel_v4000 launch_kernel;
 

@@ -1,9 +1,8 @@
 // Starts the kernels of the embedded device code (device_code.h). Host code alone: it is the same for every GPU.
 //
-// The device code is loaded when a kernel is first started, and all of its kernels on a device when one is first
-// started there. Any thread may call these functions, with the device current as torch's guard makes it; they may be
-// part of what a CUDA graph captures. All of them raise LaunchError (driver.h); all pointers in their parameters are
-// the device's, `stream` is a cudaStream_t.
+// Any thread may call these functions, with the device current as torch's guard makes it; they may be part of what a
+// CUDA graph captures (kernels.h). All of them raise LaunchError (driver.h); all pointers in their parameters are the
+// device's, `stream` is a cudaStream_t.
 
 #pragma once
 
@@ -11,9 +10,6 @@
 #include "panels.h"
 
 namespace vllm_volta {
-
-// How the weights in panels are coded.
-enum Format : int { NVFP4 = 0, FP8 = 1 };
 
 // The fragments that fit a device: OCTETS from compute capability 8.0 on, unless VLLM_VOLTA_FRAGMENTS is quad-pairs,
 // which run everywhere. Raises LaunchError for another value, or octets below 8.0.

@@ -7,6 +7,9 @@
 
 namespace vllm_volta {
 
+// How the weights in panels are coded.
+enum Format : int { NVFP4 = 0, FP8 = 1 };
+
 // How many tokens the kernels take at most: 1, 8, 16, ... MOST_PANEL_TOKENS.
 constexpr int panel_tokens(int kernel) { return kernel == 0 ? 1 : 8 << (kernel - 1); }
 

@@ -1,4 +1,4 @@
-// What the kernels of panels need of the machine: loads, fp16 pairs in 32-bit words, tensor core instructions.
+// What the kernels need of the machine: loads, shuffles, fp16 pairs in 32-bit words, tensor core instructions.
 
 #pragma once
 
@@ -23,6 +23,35 @@ __device__ __forceinline__ unsigned int load_streamed(const unsigned int* addres
 
 // What another thread block wrote: past the L1 cache.
 __device__ __forceinline__ float4 load_shared_result(const float4* address) { return __ldcg(address); }
+__device__ __forceinline__ float load_shared_result(const float* address) { return __ldcg(address); }
+
+// The shared memory that a launch asks for.
+template <class Value>
+__device__ __forceinline__ Value* dynamic_shared() {
+  extern __shared__ uint4 dynamic[];
+  return reinterpret_cast<Value*>(dynamic);
+}
+
+// All lanes of a warp come to each of these together. What they wrote to shared memory before is there after meet_warp.
+__device__ __forceinline__ void meet_warp() { __syncwarp(); }
+__device__ __forceinline__ bool any_lane(bool condition) { return __any_sync(0xffffffffu, condition); }
+__device__ __forceinline__ unsigned int lanes_with(bool condition) { return __ballot_sync(0xffffffffu, condition); }
+__device__ __forceinline__ float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+__device__ __forceinline__ int shuffle_up(int value, int lanes) { return __shfl_up_sync(0xffffffffu, value, lanes); }
+__device__ __forceinline__ int shuffle_from(int value, int lane) { return __shfl_sync(0xffffffffu, value, lane); }
+
+// 2^exponent, to about 2 units in the last place; numbers below 2^-126 become zero.
+__device__ __forceinline__ float power_of_two(float exponent) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
+  return power;
+}
+
+// Two numbers rounded to fp16, the first in the lower half.
+__device__ __forceinline__ unsigned int halves_from(float first, float second) {
+  const __half2 pair = __floats2half2_rn(first, second);
+  return *reinterpret_cast<const unsigned int*>(&pair);
+}
 
 // Two fp16 products, rounded to nearest even, subnormal numbers included.
 __device__ __forceinline__ unsigned int multiply_pairs(unsigned int left, unsigned int right) {
@@ -51,9 +80,26 @@ __device__ __forceinline__ unsigned int upper_twice(unsigned int word) { return 
 __device__ __forceinline__ unsigned int lower_bytes_as_halves(unsigned int word) { return __byte_perm(word, 0, 0x1404); }
 __device__ __forceinline__ unsigned int upper_bytes_as_halves(unsigned int word) { return __byte_perm(word, 0, 0x3424); }
 
+// The lower halves of two words, or their upper halves, in one.
+__device__ __forceinline__ unsigned int lower_halves(unsigned int first, unsigned int second) {
+  return __byte_perm(first, second, 0x5410);
+}
+__device__ __forceinline__ unsigned int upper_halves(unsigned int first, unsigned int second) {
+  return __byte_perm(first, second, 0x7632);
+}
+
 // sums += a b for one quad pair: a 8 x 4 by rows, b 4 x 8 by columns (PTX ISA, mma.m8n8k4).
 __device__ __forceinline__ void multiply_m8n8k4(float (&sums)[8], const unsigned int* a, const unsigned int* b) {
   asm("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9}, {%10, %11}, "
+      "{%0, %1, %2, %3, %4, %5, %6, %7};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]), "+f"(sums[6]),
+        "+f"(sums[7])
+      : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(b[1]));
+}
+
+// The same with a 8 x 4 by columns.
+__device__ __forceinline__ void multiply_m8n8k4_columns(float (&sums)[8], const unsigned int* a, const unsigned int* b) {
+  asm("mma.sync.aligned.m8n8k4.col.col.f32.f16.f16.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9}, {%10, %11}, "
       "{%0, %1, %2, %3, %4, %5, %6, %7};"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]), "+f"(sums[6]),
         "+f"(sums[7])

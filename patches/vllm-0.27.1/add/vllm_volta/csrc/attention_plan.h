@@ -1,0 +1,66 @@
+// How attention (attention.h) is given to its kernels, and what they need of memory. Plain C++ without headers: the
+// same inputs give the same plan on every machine, in tests without a GPU too.
+
+#pragma once
+
+#include "attention.h"
+#include "panel_plan.h"
+
+namespace vllm_volta {
+
+// The head sizes of kernels, by number: 64, 128, 256, 512.
+constexpr int attention_head_size(int number) { return 64 << number; }
+
+// The first that takes heads of so many dimensions, 1 to MOST_HEAD_SIZE.
+constexpr int attention_number(int head_size) {
+  int number = 0;
+  while (attention_head_size(number) < head_size) {
+    ++number;
+  }
+  return number;
+}
+
+constexpr int ATTENTION_SIZES = attention_number(MOST_HEAD_SIZE) + 1;
+
+// Kernels of split attention, by number: tiles of 8 and of 16 rows for each head size, 16 rows not for the last.
+constexpr int SPLIT_KERNELS = 2 * ATTENTION_SIZES - 1;
+constexpr int split_head_size(int kernel) { return attention_head_size(kernel / 2); }
+constexpr int split_rows(int kernel) { return kernel % 2 == 0 ? 8 : 16; }
+
+// The kernel for requests of at most so many query tokens.
+constexpr int split_kernel(int head_size, int group, int most_queries) {
+  const int number = attention_number(head_size);
+  const bool many = static_cast<long long>(most_queries) * group > 8 && number < ATTENTION_SIZES - 1;
+  return 2 * number + (many ? 1 : 0);
+}
+
+// Memory that split attention works in.
+struct AttentionWorkspace {
+  long long partial;   // floats of PagedAttention::partial
+  long long arrivals;  // counters of PagedAttention::arrivals
+};
+
+constexpr AttentionWorkspace larger(const AttentionWorkspace& left, const AttentionWorkspace& right) {
+  return {left.partial > right.partial ? left.partial : right.partial,
+          left.arrivals > right.arrivals ? left.arrivals : right.arrivals};
+}
+
+// How split attention is started.
+struct SplitPlan {
+  int kernel;  // by its number
+  int blocks;
+
+  // What it needs for query tokens and requests of a batch.
+  constexpr AttentionWorkspace workspace(int tokens, int requests, int kv_heads, int group) const {
+    return {partial_floats(blocks, split_rows(kernel), split_head_size(kernel)),
+            arrival_counters(tokens, requests, kv_heads, group, split_rows(kernel))};
+  }
+};
+
+// New keys and values are written in pieces: eight dimensions of the key and the value of one token and head.
+constexpr int WRITE_THREADS = 256;
+constexpr long long cache_pieces(const CacheWrite& work) {
+  return static_cast<long long>(work.tokens) * work.kv_heads * (work.head_size / 8);
+}
+
+}  // namespace vllm_volta

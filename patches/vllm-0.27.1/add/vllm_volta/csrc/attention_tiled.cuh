@@ -1,0 +1,254 @@
+// Attention of many rows, as for prompts: the kernels attention_tiled_*.
+//
+// A thread block has tiled_rows() rows of one request and KV head, each of its eight warps an eighth of them. Queries are in
+// shared memory. Keys and values come through it, one piece (32 keys by 64 dimensions) at a time: while all warps multiply
+// one, the next is on its way.
+
+#pragma once
+
+#include "attention_rows.cuh"
+
+namespace vllm_volta {
+
+// The rows of one thread block.
+struct TiledPlace {
+  int request;
+  int block;  // of the request's blocks; negative: there is no work
+};
+
+// Which rows thread block `number` has: those of the last tokens of each request, which see the most keys, first. All lanes
+// of a warp come together.
+template <int ROWS>
+__device__ __forceinline__ TiledPlace tiled_place(const PagedAttention& work, int lane, int number) {
+  for (int first = 0; first < work.requests; first += 32) {
+    int blocks = 0;
+    if (first + lane < work.requests) {
+      const Request request(work, first + lane);
+      blocks = request.is_empty() ? 0 : rounded_up(request.tokens * work.group, ROWS);
+    }
+    int until = blocks;
+#pragma unroll
+    for (int lanes = 1; lanes < 32; lanes *= 2) {
+      const int before = shuffle_up(until, lanes);
+      until += lane >= lanes ? before : 0;
+    }
+    const unsigned int after = lanes_with(number < until);
+    if (after != 0) {
+      const int found = __ffs(after) - 1;
+      return {first + found, shuffle_from(until, found) - 1 - number};
+    }
+    number -= shuffle_from(until, 31);
+  }
+  return {0, -1};
+}
+
+template <class Tiles, int PADDED>
+struct TiledAttention {
+  static constexpr int WARP_ROWS = tiled_rows_of_warp(PADDED);
+  static constexpr int TILES = WARP_ROWS / 8;
+  static constexpr int ROWS = tiled_rows(PADDED);
+  static constexpr int THREADS = 32 * TILED_WARPS;
+  static constexpr int PIECES = PADDED / PIECE_DIMS;
+  static constexpr int STRIDE = ROWS + 2;
+  static constexpr int STAGED_VALUE_PARTS = STAGED_VALUE_BYTES / 16;
+  static constexpr int STAGED_PARTS = STAGED_PIECE_BYTES / 16;
+  static_assert(TILE_KEYS * PIECE_DIMS / 8 == THREADS, "each thread has one part of a piece on its way");
+  static_assert(STAGED_KEYS * PIECE_DIMS / 8 <= STAGED_PARTS, "a piece of keys fits where one of values does");
+
+  // What a thread loads of a tile of 32 keys: of each piece of keys 16 bytes, of each piece of values 16 bytes.
+  struct Loader {
+    const __half* keys;
+    const __half* values;
+    bool has_value;
+
+    __device__ Loader(const Groups& groups, const KeySpan& span, int first)
+        : keys(groups.of(first + threadIdx.x % TILE_KEYS)),
+          values(groups.of(first + threadIdx.x / 8)),
+          has_value(span.has(first + threadIdx.x / 8)) {}
+
+    __device__ uint4 load_keys(const PagedAttention& work, int piece) const {
+      const int dims = 8 * piece + threadIdx.x / TILE_KEYS;
+      uint4 part = make_uint4(0, 0, 0, 0);
+      if (8 * dims < work.head_size) {
+        part = load_streamed(key_part(keys, threadIdx.x % TILE_KEYS, dims));
+      }
+      return part;
+    }
+
+    // Values that no row sees are zero: their exponentials are, but zero times infinity would be no number.
+    __device__ uint4 load_values(const PagedAttention& work, int piece) const {
+      const int dims = 8 * piece + threadIdx.x % 8;
+      uint4 part = make_uint4(0, 0, 0, 0);
+      if (8 * dims < work.head_size && has_value) {
+        part = load_streamed(value_part(values, work.head_size, threadIdx.x / 8, dims));
+      }
+      return part;
+    }
+  };
+
+  __device__ static void store_keys(uint4* staged, const uint4& part) {
+    staged[threadIdx.x / TILE_KEYS * STAGED_KEYS + threadIdx.x % TILE_KEYS] = part;
+  }
+
+  __device__ static void store_values(uint4* staged, const uint4& part) {
+    staged[threadIdx.x / 8 * STAGED_VALUE_PARTS + threadIdx.x % 8] = part;
+  }
+
+  __device__ static void run(const PagedAttention& work) {
+    __shared__ int positions[ROWS];
+    uint4* const queries = dynamic_shared<uint4>();
+    uint4* const staged = queries + query_bytes(ROWS, PADDED) / 16;
+    unsigned short* const all_exponentials = reinterpret_cast<unsigned short*>(staged + 2 * STAGED_PARTS);
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
+    const int head = blockIdx.y;
+    const TiledPlace place = tiled_place<ROWS>(work, lane, blockIdx.x);
+    if (place.block < 0) {
+      return;
+    }
+    const Request request(work, place.request);
+    const int first_row = place.block * ROWS;
+    const int rows = request.tokens * work.group;
+    stage_queries<ROWS, PADDED, THREADS>(work, request, head, first_row, queries, positions);
+    __syncthreads();
+    const KeySpan span = visible_keys(work, place.request, request.length, positions[0], positions[ROWS - 1]);
+    const Groups groups(work, place.request, request.length, head);
+    const Logits logits(work, place.request, request.length);
+    const int warp_row = warp * WARP_ROWS;
+    const int* const warp_positions = positions + warp_row;
+    const bool has_rows = first_row + warp_row < rows;
+    const KeySpan warp_span = visible_keys(work, place.request, request.length, warp_positions[0], warp_positions[WARP_ROWS - 1]);
+    const uint4* const warp_queries = queries + warp_row + Tiles::queries(lane, STRIDE);
+    unsigned short* const exponentials = all_exponentials + warp_row * EXPONENTIALS_STRIDE;
+
+    float sums[PIECES][TILES][2][8] = {};
+    Softmax<Tiles, TILES> softmax;
+    Loader loader(groups, span, span.first);
+    store_keys(staged, loader.load_keys(work, 0));
+    __syncthreads();
+    int buffer = 0;
+    for (int first = span.first; first < span.end; first += TILE_KEYS) {
+      const bool is_last = first + TILE_KEYS >= span.end;
+      const Loader next(groups, span, is_last ? first : first + TILE_KEYS);
+      const bool has_keys = has_rows && first < warp_span.end && first + TILE_KEYS > warp_span.visible;
+      float values[TILES][8] = {};
+#pragma unroll
+      for (int piece = 0; piece < PIECES; ++piece) {
+        const uint4 following = piece + 1 < PIECES ? loader.load_keys(work, piece + 1) : loader.load_values(work, 0);
+        if (has_keys) {
+          const uint4* const keys = staged + buffer * STAGED_PARTS;
+          const auto part = [&](int i) { return keys[Tiles::key_dims(lane, i) * STAGED_KEYS + Tiles::key(lane, i)]; };
+          Tiles::template multiply_keys<TILES>(part, warp_queries + 8 * piece * STRIDE, STRIDE, values);
+        }
+        buffer ^= 1;
+        if (piece + 1 < PIECES) {
+          store_keys(staged + buffer * STAGED_PARTS, following);
+        } else {
+          store_values(staged + buffer * STAGED_PARTS, following);
+        }
+        __syncthreads();
+      }
+      if (has_keys) {
+        logits.make<Tiles, TILES>(
+            work, head, lane, first_row + warp_row, first, warp_positions,
+            logits.is_masked(work, first, warp_positions[0], warp_positions[WARP_ROWS - 1]), values);
+        softmax.add(values, [&](int tile, int column, float factor) {
+#pragma unroll
+          for (int piece = 0; piece < PIECES; ++piece) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+              if (Tiles::column(i) == column) {
+                sums[piece][tile][0][i] *= factor;
+                sums[piece][tile][1][i] *= factor;
+              }
+            }
+          }
+        });
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) {
+          Tiles::store_exponentials(lane, values[tile], exponentials + tile * 8 * EXPONENTIALS_STRIDE);
+        }
+        meet_warp();
+      }
+#pragma unroll
+      for (int piece = 0; piece < PIECES; ++piece) {
+        uint4 following = make_uint4(0, 0, 0, 0);
+        if (piece + 1 < PIECES) {
+          following = loader.load_values(work, piece + 1);
+        } else if (!is_last) {
+          following = next.load_keys(work, 0);
+        }
+        if (has_keys) {
+          const uint4* const values_staged = staged + buffer * STAGED_PARTS + Tiles::value_dims(lane);
+          const auto part = [&](int i) { return values_staged[Tiles::value_key(lane, i) * STAGED_VALUE_PARTS]; };
+          Tiles::template multiply_values<TILES>(part, exponentials + Tiles::exponentials(lane), sums[piece]);
+        }
+        buffer ^= 1;
+        if (piece + 1 < PIECES) {
+          store_values(staged + buffer * STAGED_PARTS, following);
+        } else {
+          store_keys(staged + buffer * STAGED_PARTS, following);
+        }
+        __syncthreads();
+      }
+      loader = next;
+    }
+    if (has_rows) {
+      softmax.complete();
+      write_rows(work, request, head, first_row + warp_row, rows, lane, softmax, sums,
+                 reinterpret_cast<__half*>(queries) + warp_row * PADDED);
+    }
+  }
+
+ private:
+  // Writes a warp's rows, which go through shared memory so that 16 bytes of a row are written at a time.
+  __device__ __forceinline__ static void write_rows(const PagedAttention& work, const Request& request, int head, int first,
+                                                    int rows, int lane, const Softmax<Tiles, TILES>& softmax,
+                                                    const float (&sums)[PIECES][TILES][2][8], __half* mine) {
+#pragma unroll
+    for (int tile = 0; tile < TILES; ++tile) {
+#pragma unroll
+      for (int column = 0; column < Tiles::COLUMNS; ++column) {
+        const int row = 8 * tile + Tiles::query(lane, column);
+        const float factor =
+            1 / with_sink(work, head, first + row, softmax.reference[tile][column], softmax.sum[tile][column]);
+#pragma unroll
+        for (int piece = 0; piece < PIECES; ++piece) {
+#pragma unroll
+          for (int i = 0; i < 16; ++i) {
+            if (Tiles::column(i % 8) == column) {
+              mine[row * PADDED + PIECE_DIMS * piece + Tiles::sum_dim(lane, i / 8, i % 8)] =
+                  __float2half_rn(sums[piece][tile][i / 8][i % 8] * factor);
+            }
+          }
+        }
+      }
+    }
+    meet_warp();
+    const uint4* const parts = reinterpret_cast<const uint4*>(mine);
+    for (int i = lane; i < WARP_ROWS * (PADDED / 8); i += 32) {
+      const int row = i / (PADDED / 8);
+      const int dims = i % (PADDED / 8);
+      if (first + row < rows && 8 * dims < work.head_size) {
+        __half* const out = static_cast<__half*>(work.out) + row_offset(work, request, head, first + row, work.out_stride);
+        reinterpret_cast<uint4*>(out)[dims] = parts[i];
+      }
+    }
+  }
+};
+
+#define VOLTA_TILED_KERNEL(NAME, TILES, PADDED)                                                            \
+  extern "C" __global__ void __launch_bounds__(32 * TILED_WARPS, 1)                                        \
+      attention_tiled_##NAME##_##PADDED(const PagedAttention work) {                                       \
+    TiledAttention<TILES, PADDED>::run(work);                                                              \
+  }
+#define VOLTA_TILED_KERNELS(NAME, TILES) \
+  VOLTA_TILED_KERNEL(NAME, TILES, 64)    \
+  VOLTA_TILED_KERNEL(NAME, TILES, 128)   \
+  VOLTA_TILED_KERNEL(NAME, TILES, 256)   \
+  VOLTA_TILED_KERNEL(NAME, TILES, 512)
+
+VOLTA_TILED_KERNELS(quad_pairs, QuadPairTiles)
+VOLTA_TILED_KERNELS(octets, OctetTiles)
+
+}  // namespace vllm_volta
