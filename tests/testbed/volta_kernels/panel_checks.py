@@ -307,6 +307,11 @@ def compilers_know_the_shapes_of_the_compiled_operators() -> None:
         "dequantize_nvfp4_panels(Tensor codes, Tensor scales, int first, int last, int k, int fragments) -> Tensor",
         "dequantize_fp8_panels(Tensor codes, Tensor? block_scale, Tensor row_scale, int first, int last, int k,"
         " int block_n, int block_k, int fragments) -> Tensor",
+        "write_cache(Tensor key, Tensor value, Tensor(a!) cache, Tensor slots) -> ()",
+        "paged_attention(Tensor query, Tensor cache, Tensor(a!) out, Tensor query_start, Tensor lengths, Tensor"
+        " block_table, Tensor(b!) partial, Tensor(c!) arrivals, Tensor? sinks, Tensor? slopes, Tensor? ranges, int"
+        " decodes, int decode_tokens, int most_decode_queries, int tokens, float scale, float soft_cap, int window, bool"
+        " clamp_ranges, int fragments) -> ()",
     ):
         library.define(schema)
     extension.register_fakes(library)
@@ -324,6 +329,10 @@ def compilers_know_the_shapes_of_the_compiled_operators() -> None:
             (ops.dequantize_fp8(torch.empty(40, 96, dtype=byte), rows, 0, 0), (40, 96)),
         ):
             assert (found.shape, found.dtype) == (shape, half), (found.shape, found.dtype)
+        cache, new, integers = torch.empty(9, 2, 16, 128, dtype=half), torch.empty(5, 2, 64, dtype=half), arrivals
+        assert ops.write_cache(new, new, cache, torch.empty(5, dtype=torch.int64)) is None
+        tensors = (new, cache, new, integers, integers, torch.empty(1, 9, dtype=torch.int32), rows, integers)
+        assert ops.paged_attention(*tensors, None, None, None, 1, 5, 5, 5, 0.125, 0.0, 0, False, 0) is None
 
 
 @check

@@ -124,10 +124,6 @@ def _register_attention(missing: str | None, logger) -> None:
     """Register the attention backend on CUDA, or say why not. missing: why there are no compiled kernels, or None."""
     from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
 
-    from vllm_volta import attention_ops
-
-    if missing is None and not attention_ops.are_compiled():
-        missing = "they were built without those for attention"
     if os.environ.get(ATTENTION, "1") == "0":
         logger.info("vllm_volta leaves attention to vLLM's own backends: %s=0", ATTENTION)
     elif missing is not None:
