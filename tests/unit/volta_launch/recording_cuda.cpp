@@ -10,6 +10,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include "attention.h"
 #include "panels.h"
 
 namespace {
@@ -85,26 +86,67 @@ CUresult get_function(CUfunction* function, CUkernel kernel) {
   return note("cuKernelGetFunction") == CUDA_SUCCESS && current >= 0 ? CUDA_SUCCESS : failure;
 }
 
+std::string name_of(CUfunction function) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return kernels.at(reinterpret_cast<std::uintptr_t>(function) - 1);
+}
+
+CUresult set_function_attribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  const bool known = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+  const CUresult result = note("cuFuncSetAttribute", " " + name_of(function) + " shared " + std::to_string(value));
+  return known ? result : CUDA_ERROR_INVALID_VALUE;
+}
+
 // As many as 1024 threads are.
 CUresult get_resident_blocks(int* blocks, CUfunction, int threads, size_t) {
   *blocks = 1024 / threads;
   return note("resident blocks of threads", " " + std::to_string(threads));
 }
 
+// Pointers that are not null, and numbers, each with its name.
+std::string text_of(const vllm_volta::PagedAttention& work) {
+  std::string text;
+  const auto say = [&](const char* name, auto value) { text += " " + std::string(name) + " " + std::to_string(value); };
+  const auto point = [&](const char* name, const void* pointer) {
+    if (pointer != nullptr) {
+      say(name, reinterpret_cast<std::uintptr_t>(pointer));
+    }
+  };
+  point("query", work.query);
+  point("out", work.out);
+  point("cache", work.cache);
+  point("block_table", work.block_table);
+  point("query_start", work.query_start);
+  point("lengths", work.lengths);
+  point("sinks", work.sinks);
+  point("slopes", work.slopes);
+  point("ranges", work.ranges);
+  point("partial", work.partial);
+  point("arrivals", work.arrivals);
+  say("requests", work.requests);
+  say("kv_heads", work.kv_heads);
+  say("group", work.group);
+  say("head_size", work.head_size);
+  say("block_size", work.block_size);
+  return text;
+}
+
 CUresult launch_kernel(CUfunction function, unsigned int x, unsigned int y, unsigned int z, unsigned int threads,
                        unsigned int thread_y, unsigned int thread_z, unsigned int shared, CUstream stream,
                        void** parameters, void**) {
-  std::string name;
-  {
-    const std::lock_guard<std::mutex> lock(mutex);
-    name = kernels.at(reinterpret_cast<std::uintptr_t>(function) - 1);
-  }
+  const std::string name = name_of(function);
   std::string more = " " + name;
   for (const unsigned int number : {x, y, z, threads, thread_y, thread_z, shared}) {
     more += " " + std::to_string(number);
   }
   more += " stream " + std::to_string(reinterpret_cast<std::uintptr_t>(stream));
-  if (name.find("dequantize") == std::string::npos) {
+  if (name.rfind("attention_", 0) == 0) {
+    more += text_of(*static_cast<const vllm_volta::PagedAttention*>(parameters[0]));
+  } else if (name == "write_cache") {
+    const auto& work = *static_cast<const vllm_volta::CacheWrite*>(parameters[0]);
+    more += " tokens " + std::to_string(work.tokens) + " kv_heads " + std::to_string(work.kv_heads) + " head_size " +
+            std::to_string(work.head_size);
+  } else if (name.find("dequantize") == std::string::npos) {
     const auto& work = *static_cast<const vllm_volta::PanelMatmul*>(parameters[0]);
     more += " m " + std::to_string(work.m) + " n " + std::to_string(work.n) + " k " + std::to_string(work.k);
   }
@@ -118,6 +160,7 @@ const std::map<std::string, void*> functions = {
     {"cuLibraryLoadData", reinterpret_cast<void*>(load_library)},
     {"cuLibraryGetKernel", reinterpret_cast<void*>(get_kernel)},
     {"cuKernelGetFunction", reinterpret_cast<void*>(get_function)},
+    {"cuFuncSetAttribute", reinterpret_cast<void*>(set_function_attribute)},
     {"cuOccupancyMaxActiveBlocksPerMultiprocessor", reinterpret_cast<void*>(get_resident_blocks)},
     {"cuLaunchKernel", reinterpret_cast<void*>(launch_kernel)},
 };

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,32 @@ NVFP4, FP8 = 0, 1
 QUAD_PAIRS, OCTETS = 0, 1
 VOLTA, HOPPER = 0, 1
 """Numbers of the GPUs that the recording driver has."""
+MULTIPROCESSORS = 80
+HEAD_SIZES = (64, 128, 256, 512)
+"""Those that kernels for attention exist for."""
+STARTERS = (
+    "start_matmul",
+    "start_dequantize",
+    "start_rows",
+    "start_split",
+    "start_tiled",
+    "start_write",
+    "ask_workspace",
+    "ask_fragments",
+    "recorded",
+)
+"""Functions of launcher.cpp that return a text."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A kernel that the driver was asked to start; parameters: the stream too."""
+
+    name: str
+    grid: tuple[int, int]
+    threads: int
+    shared: int
+    parameters: dict[str, int]
 
 
 class Launcher:
@@ -36,7 +63,7 @@ class Launcher:
 
     def __init__(self, library: Path) -> None:
         self.library = ctypes.CDLL(str(library))
-        for name in ("start_matmul", "start_dequantize", "start_rows", "ask_fragments", "recorded"):
+        for name in STARTERS:
             getattr(self.library, name).restype = ctypes.c_char_p
         self.library.has_gpu(VOLTA, 70)
         self.library.has_gpu(HOPPER, 90)
@@ -47,6 +74,30 @@ class Launcher:
 
     def matmul(self, m: int, n: int = 4096, k: int = 4096, *, gpu: int = VOLTA, fragments: int = QUAD_PAIRS) -> str:
         return self.call("start_matmul", gpu, NVFP4, fragments, m, n, k)
+
+    def attend(
+        self,
+        kind: str,
+        tokens: int,
+        head_size: int = 128,
+        kv_heads: int = 8,
+        group: int = 8,
+        requests: int = 1,
+        *,
+        gpu: int = VOLTA,
+        fragments: int = QUAD_PAIRS,
+    ) -> str:
+        """Start split attention for requests of at most `tokens` queries, or tiled attention for `tokens` in all."""
+        shape = (ctypes.c_int * 4)(head_size, kv_heads, group, requests)
+        return self.call(f"start_{kind}", gpu, fragments, shape, tokens)
+
+    def started(self) -> Started:
+        """The last kernel that was started."""
+        name, *rest = self.recorded("cuLaunchKernel")[-1].split()[1:]
+        x, y, z, threads, thread_y, thread_z, shared = map(int, rest[:7])
+        assert (z, thread_y, thread_z) == (1, 1, 1)
+        pairs = dict(zip(rest[7::2], map(int, rest[8::2]), strict=True))
+        return Started(name, (x, y), threads, shared, pairs)
 
     def recorded(self, start: str = "") -> list[str]:
         """What the driver was asked for so far, the lines with this start."""
@@ -76,7 +127,8 @@ def compile_all(folder: Path, *sources: Path, options: tuple[str, ...] = ()) -> 
 @pytest.fixture(scope="module")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The launcher without the device code."""
-    sources = (HERE / "launcher.cpp", CSRC / "launch.cpp", CSRC / "driver.cpp")
+    names = ("kernels.cpp", "launch.cpp", "attention_launch.cpp", "driver.cpp")
+    sources = (HERE / "launcher.cpp", *(CSRC / name for name in names))
     return compile_all(tmp_path_factory.mktemp("objects"), *sources)
 
 
@@ -107,12 +159,36 @@ def launcher(recording: Path, tmp_path: Path) -> Iterator[Launcher]:
     yield Launcher(Path(shutil.copy2(recording, tmp_path / "launcher.so")))
 
 
+def start_every_kernel(launcher: Launcher, gpu: int, fragments: int) -> Iterator[str]:
+    """The error of each call, empty without one."""
+    for form in (NVFP4, FP8):
+        for m in (1, 8, 16, 24, 32, 40, 48, 56, 64):
+            yield launcher.call("start_matmul", gpu, form, fragments, m, 4096, 4096)
+        yield launcher.call("start_dequantize", gpu, form, fragments, 0, 64, 64)
+    for columns in (48, 50):
+        yield launcher.call("start_rows", gpu, columns)
+    yield launcher.call("start_write", gpu, 1, 1, 64)
+    for head_size in HEAD_SIZES:
+        for queries in (1, 2):
+            yield launcher.attend("split", queries, head_size, gpu=gpu, fragments=fragments)
+        yield launcher.attend("tiled", 100, head_size, gpu=gpu, fragments=fragments)
+
+
 def test_every_kernel_of_the_device_code_is_loaded_once_on_each_gpu(launcher: Launcher, ptx: str) -> None:
-    for gpu in (VOLTA, HOPPER, VOLTA):
-        assert launcher.matmul(1, gpu=gpu) == ""
+    """And each can be started by the launcher: the device code has no other kernels."""
+    for gpu, fragments in ((HOPPER, QUAD_PAIRS), (HOPPER, OCTETS), (VOLTA, QUAD_PAIRS), (HOPPER, OCTETS)):
+        assert set(start_every_kernel(launcher, gpu, fragments)) == {""}
     asked = [line.split()[1] for line in launcher.recorded("cuLibraryGetKernel")]
-    assert sorted(asked) == sorted(entries_of(ptx) * 2)
+    entries = entries_of(ptx)
+    assert sorted(asked) == sorted([*entries, *(name for name in entries if "octets" not in name)])
     assert len(launcher.recorded("cuLibraryLoadData")) == 1
+
+
+def test_a_kernel_is_loaded_when_it_is_first_needed(launcher: Launcher) -> None:
+    assert launcher.matmul(1) == ""
+    assert launcher.recorded("cuLibraryGetKernel") == ["cuLibraryGetKernel nvfp4_panels_quad_pairs_1"]
+    assert launcher.attend("tiled", 5) == ""
+    assert launcher.recorded("cuLibraryGetKernel")[1:] == ["cuLibraryGetKernel attention_tiled_quad_pairs_128"]
 
 
 def entries_of(ptx: str) -> list[str]:
@@ -159,6 +235,103 @@ def test_all_forms_of_kernels_are_started_by_their_names(launcher: Launcher) -> 
         before, last = launcher.recorded("cuLaunchKernel")[-2:]
         assert before.split()[1] == name
         assert last == "cuLaunchKernel dequantize_nvfp4_kernel 1 1 1 256 1 1 0 stream 0"
+
+
+@pytest.mark.parametrize("head_size", [8, 64, 72, 80, 96, 128, 136, 192, 256, 264, 512])
+@pytest.mark.parametrize("fragments", [QUAD_PAIRS, OCTETS])
+def test_split_attention_fills_the_gpu_once_with_the_tile_that_fits_the_rows(
+    launcher: Launcher, ptx: str, head_size: int, fragments: int
+) -> None:
+    padded = next(size for size in HEAD_SIZES if size >= head_size)
+    form = ("quad_pairs", "octets")[fragments]
+    for group, queries in ((1, 1), (8, 1), (9, 1), (16, 1), (4, 2), (4, 3), (1, 8), (1, 9), (6, 50)):
+        arguments = (queries, head_size, 4, group, 33)
+        assert launcher.attend("split", *arguments, gpu=HOPPER, fragments=fragments) == ""
+        started = launcher.started()
+        rows = 16 if group * queries > 8 and padded < 512 else 8
+        assert started.name == f"attention_split_{form}_{padded}_{rows}"
+        assert started.threads == threads_of(ptx, started.name) == 128
+        assert started.grid == (MULTIPROCESSORS * (1024 // started.threads), 1)
+        assert started.shared == 0
+        shape = {"requests": 33, "kv_heads": 4, "group": group, "head_size": head_size, "block_size": 16}
+        assert started.parameters == {"stream": 7, **shape}
+
+
+@pytest.mark.parametrize("head_size", [8, 64, 80, 128, 256, 512])
+@pytest.mark.parametrize("fragments", [QUAD_PAIRS, OCTETS])
+def test_tiled_attention_gets_a_block_for_every_tile_of_each_kv_head(
+    launcher: Launcher, ptx: str, head_size: int, fragments: int
+) -> None:
+    padded = next(size for size in HEAD_SIZES if size >= head_size)
+    name = f"attention_tiled_{('quad_pairs', 'octets')[fragments]}_{padded}"
+    rows = {64: 256, 128: 256, 256: 128, 512: 64}[padded]
+    for tokens, requests, kv_heads, group in ((1, 1, 1, 1), (5, 5, 2, 4), (333, 3, 8, 6), (8192, 1, 4, 16)):
+        arguments = (tokens, head_size, kv_heads, group, requests)
+        assert launcher.attend("tiled", *arguments, gpu=HOPPER, fragments=fragments) == ""
+        started = launcher.started()
+        assert (started.name, started.grid[1]) == (name, kv_heads)
+        # However the tokens are dealt out to the requests, and not more than that asks for.
+        most = sum(-(-queries * group // rows) for queries in (tokens - requests + 1, *[1] * (requests - 1)))
+        assert most <= started.grid[0] <= tokens * group // rows + requests
+        assert started.threads == threads_of(ptx, name) == 256
+        assert 0 < started.shared <= 96 * 1024
+    asked = launcher.recorded("cuFuncSetAttribute")
+    assert asked == ([f"cuFuncSetAttribute {name} shared {started.shared}"] if started.shared > 48 * 1024 else [])
+
+
+def test_shared_memory_that_the_gpu_does_not_have_is_told(launcher: Launcher) -> None:
+    launcher.fail("cuFuncSetAttribute", 1)
+    refused = launcher.attend("tiled", 8)
+    assert re.fullmatch(
+        r"kernel attention_tiled_quad_pairs_128 of vllm_volta cannot be loaded on a GPU of compute capability 7\.0 "
+        r"with \d+ bytes of shared memory: what the driver says \(CUDA error 1\)",
+        refused,
+    )
+
+
+@pytest.mark.parametrize(("tokens", "blocks"), [(1, 1), (4, 2), (5, 3), (100_000, 16 * MULTIPROCESSORS)])
+def test_new_keys_and_values_are_written_by_as_many_threads_as_pieces(
+    launcher: Launcher, tokens: int, blocks: int
+) -> None:
+    assert launcher.call("start_write", VOLTA, tokens, 8, 128) == ""
+    started = launcher.started()
+    assert (started.name, started.grid, started.threads, started.shared) == ("write_cache", (blocks, 1), 256, 0)
+    assert started.parameters == {"stream": 0, "tokens": tokens, "kv_heads": 8, "head_size": 128}
+
+
+@pytest.mark.parametrize("head_size", [64, 80, 256, 512])
+@pytest.mark.parametrize(("group", "tokens"), [(1, 1), (1, 256), (5, 64), (8, 12), (12, 3)])
+def test_the_workspace_is_enough_for_whatever_kernel_is_taken(
+    launcher: Launcher, head_size: int, group: int, tokens: int
+) -> None:
+    kv_heads, requests = 4, 3
+    out = (ctypes.c_longlong * (2 * tokens + 2))()
+    shape = (ctypes.c_int * 4)(head_size, kv_heads, group, requests)
+    assert launcher.call("ask_workspace", VOLTA, QUAD_PAIRS, shape, tokens, tokens, out) == ""
+    plans = list(zip(out[2::2], out[3::2], strict=True))
+    assert (out[0], out[1]) == (max(partial for partial, _ in plans), max(arrivals for _, arrivals in plans))
+    padded = next(size for size in HEAD_SIZES if size >= head_size)
+    for queries, (partial, arrivals) in enumerate(plans, 1):
+        rows = 16 if group * queries > 8 and padded < 512 else 8
+        # Two results of each thread block; one counter for each tile, however the tokens are dealt out.
+        assert partial == 2 * (MULTIPROCESSORS * 8) * rows * (padded + 2)
+        assert kv_heads * max(requests, -(-tokens * group // rows)) <= arrivals
+        assert arrivals <= kv_heads * (tokens * group // rows + requests + 1)
+
+
+def test_attention_by_octets_is_refused_below_8(launcher: Launcher) -> None:
+    for kind in ("split", "tiled"):
+        refused = launcher.attend(kind, 1, gpu=VOLTA, fragments=OCTETS)
+        assert "octets of tensor cores need compute capability 8.0 or newer, this GPU has 7.0" in refused
+    assert launcher.recorded("cuLaunchKernel") == []
+
+
+def test_attention_that_cannot_be_started_is_told_with_its_shape(launcher: Launcher) -> None:
+    launcher.fail("cuLaunchKernel", 701)
+    assert launcher.attend("tiled", 100, head_size=64, kv_heads=2, group=8) == (
+        "kernel attention_tiled_quad_pairs_64 of vllm_volta cannot be started for requests 1, kv_heads 2, group 8, "
+        "head_size 64, block_size 16, 4 x 2 blocks of 256 threads: what the driver says (CUDA error 701)"
+    )
 
 
 @pytest.mark.parametrize("resident", [1, 2, 4, 5, 16])
@@ -233,7 +406,10 @@ def test_threads_that_start_at_the_same_time_load_each_kernel_once(launcher: Lau
     assert set(errors) == {""}
     assert len(launcher.recorded("cuLaunchKernel")) == 400
     assert len(launcher.recorded("cuLibraryLoadData")) == 1
-    assert len(launcher.recorded("cuLibraryGetKernel")) == 2 * len(entries_of(ptx))
+    # Tokens 1, 3, 5 ... 31 on one GPU and 2, 4, 6 ... 32 on the other.
+    sizes = sizes_of(ptx)
+    wanted = {(next(size for size in sizes if size >= m), m % 2) for m in range(1, 33)}
+    assert len(launcher.recorded("cuLibraryGetKernel")) == len(wanted)
 
 
 def test_device_code_that_the_driver_does_not_take_is_told_with_its_log(launcher: Launcher) -> None:
@@ -253,7 +429,8 @@ def test_a_kernel_that_is_not_in_the_device_code_is_named(
 ) -> None:
     lacking = ptx.replace(".entry fp8_panels_octets_16(", ".entry other(")
     launcher = Launcher(link(tmp_path, lacking, [*objects, *driver]))
-    refused = launcher.matmul(1, gpu=HOPPER)
+    assert launcher.matmul(1, gpu=HOPPER) == ""
+    refused = launcher.call("start_matmul", HOPPER, FP8, OCTETS, 16, 64, 64)
     assert "kernel fp8_panels_octets_16 of vllm_volta cannot be loaded on a GPU of compute capability 9.0" in refused
     assert "(CUDA error 500)" in refused
 
