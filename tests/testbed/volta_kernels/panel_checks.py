@@ -310,8 +310,8 @@ def compilers_know_the_shapes_of_the_compiled_operators() -> None:
         "write_cache(Tensor key, Tensor value, Tensor(a!) cache, Tensor slots) -> ()",
         "paged_attention(Tensor query, Tensor cache, Tensor(a!) out, Tensor query_start, Tensor lengths, Tensor"
         " block_table, Tensor(b!) partial, Tensor(c!) arrivals, Tensor? sinks, Tensor? slopes, Tensor? ranges, int"
-        " decodes, int decode_tokens, int most_decode_queries, int tokens, float scale, float soft_cap, int window, bool"
-        " clamp_ranges, int fragments) -> ()",
+        " decodes, int decode_tokens, int most_decode_queries, int tokens, float scale, float soft_cap, int window,"
+        " bool clamp_ranges, int fragments) -> ()",
     ):
         library.define(schema)
     extension.register_fakes(library)

@@ -252,9 +252,10 @@ class VoltaAttentionMetadataBuilder(AttentionMetadataBuilder[VoltaAttentionMetad
             )
         decodes, decode_tokens, most_decode_queries = split(batch, self.most_decode_queries, self.most_decodes)
         return VoltaAttentionMetadata(
-            query_start=batch.query_start_loc,
-            lengths=batch.seq_lens,
-            block_table=batch.block_table_tensor,
+            query_start=batch.query_start_loc[: batch.num_reqs + 1],
+            lengths=batch.seq_lens[: batch.num_reqs],
+            block_table=batch.block_table_tensor[: batch.num_reqs],
+            # None while CUDA graphs are captured, and so in them: tokens that are decoded are in no range.
             ranges=compute_mm_prefix_range_tensor(batch.mm_req_doc_ranges, batch.num_reqs, batch.seq_lens.device),
             decodes=decodes,
             decode_tokens=decode_tokens,
@@ -275,7 +276,7 @@ def split(batch: CommonAttentionMetadata, most_queries: int, most_decodes: int) 
     decodes, _, tokens, _ = split_decodes_and_prefills(batch, most_queries)
     starts = batch.query_start_loc_cpu
     if decodes == batch.num_reqs and decodes <= most_decodes:
-        longest = batch.max_query_len
+        longest = min(batch.max_query_len, tokens)
     else:
         decodes = min(decodes, most_decodes)
         tokens = int(starts[decodes])
