@@ -32,16 +32,11 @@ namespace vllm_volta {
 constexpr int CACHE_GROUP = 16;   // tokens of a group
 constexpr int TILE_KEYS = 32;     // keys that a warp multiplies at a time
 constexpr int PIECE_DIMS = 64;    // of so many dimensions at a time
-constexpr int MOST_HEAD_SIZE = 512;
 
-// Kernels exist for head sizes up to 64, 128, 256 and 512, each a multiple of 8.
-VOLTA_ANYWHERE constexpr int padded_head_size(int head_size) {
-  int padded = 64;
-  while (padded < head_size) {
-    padded *= 2;
-  }
-  return padded;
-}
+// Head sizes that there are kernels for.
+constexpr int HEAD_SIZES[] = {64, 80, 96, 128, 256, 512};
+VOLTA_ANYWHERE constexpr int pieces_of(int head_size) { return (head_size + PIECE_DIMS - 1) / PIECE_DIMS; }
+VOLTA_ANYWHERE constexpr int padded_head_size(int head_size) { return pieces_of(head_size) * PIECE_DIMS; }
 
 // Split attention (for few rows and many keys): the keys of a row are dealt out to thread blocks of four warps.
 constexpr int SPLIT_WARPS = 4;

@@ -23,6 +23,7 @@ struct Request {
   int tokens;
   int length;
 
+  Request() = default;
   __device__ Request(const PagedAttention& work, int request)
       : first_token(work.query_start[request]),
         tokens(work.query_start[request + 1] - first_token),
@@ -80,27 +81,27 @@ __device__ __forceinline__ bool is_visible(const PagedAttention& work, const int
 }
 
 // Where groups of keys of one request and KV head are.
+template <int HEAD>
 struct Groups {
   const int* table;
   const __half* cache;
   long long block_stride;
   int groups_of_block;
-  int group_halves;
   int last;
 
+  Groups() = default;
   __device__ Groups(const PagedAttention& work, int request, int length, int head)
       : table(work.block_table + static_cast<long long>(request) * work.block_table_stride),
         cache(static_cast<const __half*>(work.cache) + head * work.head_stride),
         block_stride(work.block_stride),
         groups_of_block(work.block_size / CACHE_GROUP),
-        group_halves(CACHE_GROUP * 2 * work.head_size),
         last((length - 1) / CACHE_GROUP) {}
 
   // The group that has key `key`; past the last one, the last one.
   __device__ const __half* of(int key) const {
     const int group = min(key / CACHE_GROUP, last);
     const int block = group / groups_of_block;
-    return cache + table[block] * block_stride + (group - block * groups_of_block) * group_halves;
+    return cache + table[block] * block_stride + (group - block * groups_of_block) * (CACHE_GROUP * 2 * HEAD);
   }
 };
 
@@ -109,31 +110,34 @@ __device__ __forceinline__ const uint4* key_part(const __half* group, int key, i
   return reinterpret_cast<const uint4*>(group) + dims * CACHE_GROUP + key % CACHE_GROUP;
 }
 
-__device__ __forceinline__ const uint4* value_part(const __half* group, int head_size, int key, int dims) {
-  return reinterpret_cast<const uint4*>(group + (CACHE_GROUP + key % CACHE_GROUP) * head_size) + dims;
+template <int HEAD>
+__device__ __forceinline__ const uint4* value_part(const __half* group, int key, int dims) {
+  return reinterpret_cast<const uint4*>(group + (CACHE_GROUP + key % CACHE_GROUP) * HEAD) + dims;
 }
 
-// Where the 16 bytes of eight dimensions of a row of one KV head are in the query or the result.
+// Where a row of one KV head begins in the query or the result.
+template <int HEAD>
 __device__ __forceinline__ long long row_offset(const PagedAttention& work, const Request& request, int head, int row,
                                                 long long stride) {
   const int token = row / work.group;
   return (request.first_token + token) * stride +
-         static_cast<long long>(head * work.group + row - token * work.group) * work.head_size;
+         static_cast<long long>(head * work.group + row - token * work.group) * HEAD;
 }
 
 // Stages the queries of rows from `first` on, eight dimensions of all rows after the other, zeros where there is none,
 // and the positions of these rows' tokens; rows past the last have its position.
-template <int ROWS, int PADDED, int THREADS>
+template <int ROWS, int HEAD, int THREADS>
 __device__ __forceinline__ void stage_queries(const PagedAttention& work, const Request& request, int head, int first,
                                               uint4* queries, int* positions) {
   const int rows = request.tokens * work.group;
   const __half* query = static_cast<const __half*>(work.query);
-  for (int i = threadIdx.x; i < ROWS * (PADDED / 8); i += THREADS) {
-    const int row = i / (PADDED / 8);
-    const int dims = i % (PADDED / 8);
+  constexpr int PARTS = padded_head_size(HEAD) / 8;
+  for (int i = threadIdx.x; i < ROWS * PARTS; i += THREADS) {
+    const int row = i / PARTS;
+    const int dims = i % PARTS;
     uint4 piece = make_uint4(0, 0, 0, 0);
-    if (first + row < rows && 8 * dims < work.head_size) {
-      piece = *reinterpret_cast<const uint4*>(query + row_offset(work, request, head, first + row, work.query_stride) +
+    if (first + row < rows && 8 * dims < HEAD) {
+      piece = *reinterpret_cast<const uint4*>(query + row_offset<HEAD>(work, request, head, first + row, work.query_stride) +
                                               8 * dims);
     }
     queries[dims * (ROWS + 2) + row] = piece;
@@ -237,6 +241,7 @@ struct Logits {
   float scale;
   bool is_plain;  // products times a scale
 
+  Logits() = default;
   __device__ Logits(const PagedAttention& work, int request, int cached)
       : ranges(ranges_of(work, request)),
         length(cached),
@@ -273,14 +278,18 @@ struct Logits {
       }
     }
     if (has_mask) {
+      // Which sums stay, found out by a loop that is not unrolled: it is long, and few keys need it.
+      unsigned int visible = 0;
+#pragma unroll 1
+      for (int i = 0; i < 8 * TILES; ++i) {
+        const int position = positions[i / 8 * 8 + Tiles::query(lane, Tiles::column(i % 8))];
+        visible |= (is_visible(work, ranges, length, position, first_key + Tiles::sum_key(lane, i % 8)) ? 1u : 0u) << i;
+      }
 #pragma unroll
       for (int tile = 0; tile < TILES; ++tile) {
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
-          const int position = positions[8 * tile + Tiles::query(lane, Tiles::column(i))];
-          if (!is_visible(work, ranges, length, position, first_key + Tiles::sum_key(lane, i))) {
-            products[tile][i] = minus_infinity();
-          }
+          products[tile][i] = visible >> (8 * tile + i) & 1 ? products[tile][i] : minus_infinity();
         }
       }
     }
@@ -289,8 +298,9 @@ struct Logits {
  private:
   __device__ static float changed(const PagedAttention& work, float logit, int head, int distance) {
     if (work.soft_cap != 0) {
+      // tanh x = 1 - 2 / (e^2x + 1)
       const float cap = work.soft_cap * LOG2_E;
-      logit = cap * tanhf(logit / cap);
+      logit = cap - 2 * cap / (power_of_two(2 * LOG2_E * logit / cap) + 1);
     }
     if (work.slopes != nullptr) {
       logit += work.slopes[head] * LOG2_E * distance;

@@ -88,6 +88,64 @@ struct SplitShares {
   }
 };
 
+// What a thread block does next: some keys of one tile of rows. It is in shared memory, so that no registers hold it while
+// keys are multiplied.
+template <int HEAD>
+struct SplitItem {
+  Request request;
+  Groups<HEAD> groups;
+  Logits logits;
+  KeySpan keys;  // of all blocks
+  KeySpan mine;  // of this block
+  int head;
+  int first_row;
+  int first_block;  // of those that have these rows
+  int last_block;
+  bool has_first_keys;
+  unsigned int* arrivals;
+};
+
+// Where a thread block is in its share of the work.
+struct SplitWalk {
+  SplitShares shares;
+  SplitPlace place;
+  int unit;
+  int end;
+
+  __device__ bool is_done() const { return unit >= end; }
+
+  // The next item; the walk is not done. One thread does this.
+  template <int HEAD, int ROWS>
+  __device__ void next(const PagedAttention& work, SplitItem<HEAD>& item) {
+    SplitRequest<ROWS> split(work, place.request);
+    while (place.unit >= split.units(work)) {
+      place = {place.request + 1, 0};
+      split = SplitRequest<ROWS>(work, place.request);
+    }
+    const int tile = place.unit / split.units_of_tile;
+    const int first_unit = place.unit - tile * split.units_of_tile;
+    const int last_unit = min(split.units_of_tile, first_unit + end - unit);
+    const int begin_of_tile = unit - first_unit;
+    const int row_tile = tile % split.row_tiles;
+    item.request = split.request;
+    item.head = tile / split.row_tiles;
+    item.groups = Groups<HEAD>(work, place.request, split.request.length, item.head);
+    item.logits = Logits(work, place.request, split.request.length);
+    item.keys = split.keys;
+    item.mine = {split.keys.first + first_unit * SPLIT_UNIT, split.keys.visible,
+                 min(split.keys.end, split.keys.first + last_unit * SPLIT_UNIT)};
+    item.first_row = row_tile * ROWS;
+    item.first_block = shares.block_of(begin_of_tile);
+    item.last_block = shares.block_of(begin_of_tile + split.units_of_tile - 1);
+    item.has_first_keys = first_unit == 0;
+    // Tiles of rows of all requests before, at the most.
+    const long long tiles_before = static_cast<long long>(split.request.first_token) * work.group / ROWS + place.request;
+    item.arrivals = work.arrivals + (tiles_before + row_tile) * work.kv_heads + item.head;
+    unit += last_unit - first_unit;
+    place.unit += last_unit - first_unit;
+  }
+};
+
 // Eight parts of 16 bytes of a lane.
 struct HeldPiece {
   uint4 parts[8];
@@ -96,27 +154,23 @@ struct HeldPiece {
 };
 
 // A tile of 32 keys for one lane.
-template <class Tiles, int PADDED>
+template <class Tiles, int HEAD>
 struct SplitTile {
-  const __half* keys;       // the group with the lane's keys
-  const __half* values[2];  // both groups
+  const __half* groups[2];
   int first_key;
   bool is_whole;            // some row may see all of its keys
 
-  __device__ SplitTile(const Groups& groups, const KeySpan& span, int lane, int first)
-      : first_key(first), is_whole(span.has_tile(first)) {
-    values[0] = groups.of(first);
-    values[1] = groups.of(first + CACHE_GROUP);
-    keys = values[Tiles::key(lane, 0) / CACHE_GROUP];
-  }
+  __device__ SplitTile(const Groups<HEAD>& all, const KeySpan& span, int first)
+      : groups{all.of(first), all.of(first + CACHE_GROUP)}, first_key(first), is_whole(span.has_tile(first)) {}
 
-  __device__ HeldPiece load_keys(const PagedAttention& work, int lane, int piece) const {
+  __device__ HeldPiece load_keys(int lane, int piece) const {
     HeldPiece held;
+    const __half* const keys = Tiles::key(lane, 0) < CACHE_GROUP ? groups[0] : groups[1];
 #pragma unroll
     for (int part = 0; part < 8; ++part) {
       const int dims = 8 * piece + Tiles::key_dims(lane, part);
       held.parts[part] = make_uint4(0, 0, 0, 0);
-      if (has(work, piece, dims)) {
+      if (8 * dims < HEAD) {
         held.parts[part] = load_streamed(key_part(keys, Tiles::key(lane, part), dims));
       }
     }
@@ -124,32 +178,27 @@ struct SplitTile {
   }
 
   // Values that no row sees are zero: their exponentials are, but zero times infinity would be no number.
-  __device__ HeldPiece load_values(const PagedAttention& work, const KeySpan& span, int lane, int piece) const {
+  __device__ HeldPiece load_values(const KeySpan& span, int lane, int piece) const {
     HeldPiece held;
     const int dims = 8 * piece + Tiles::value_dims(lane);
 #pragma unroll
     for (int part = 0; part < 8; ++part) {
       const int key = Tiles::value_key(lane, part);
       held.parts[part] = make_uint4(0, 0, 0, 0);
-      if (has(work, piece, dims) && (is_whole || span.has(first_key + key))) {
-        held.parts[part] = load_streamed(value_part(values[part / 4], work.head_size, key, dims));
+      if (8 * dims < HEAD && (is_whole || span.has(first_key + key))) {
+        held.parts[part] = load_streamed(value_part<HEAD>(groups[part / 4], key, dims));
       }
     }
     return held;
   }
-
- private:
-  // More than half of the padded head size is there always.
-  __device__ static bool has(const PagedAttention& work, int piece, int dims) {
-    return (PADDED > PIECE_DIMS && piece < PADDED / PIECE_DIMS / 2) || 8 * dims < work.head_size;
-  }
 };
 
-template <class Tiles, int PADDED, int TILES>
+template <class Tiles, int HEAD, int TILES>
 struct SplitAttention {
   static constexpr int ROWS = 8 * TILES;
   static constexpr int THREADS = 32 * SPLIT_WARPS;
-  static constexpr int PIECES = PADDED / PIECE_DIMS;
+  static constexpr int PIECES = pieces_of(HEAD);
+  static constexpr int PADDED = padded_head_size(HEAD);
   static constexpr int QUADS = ROWS * PADDED / 4;
 
   struct Shared {
@@ -159,6 +208,8 @@ struct SplitAttention {
     float references[SPLIT_WARPS][ROWS];
     float sums_of_exponentials[SPLIT_WARPS][ROWS];
     int positions[ROWS];
+    SplitWalk walk;
+    SplitItem<HEAD> item;
     bool arrived_last;
   };
 
@@ -167,9 +218,7 @@ struct SplitAttention {
     float sums[PIECES][TILES][2][8];
     Softmax<Tiles, TILES> softmax;
 
-    __device__ void add_keys(const PagedAttention& work, const Groups& groups, const Logits& logits, Shared& shared,
-                             int head, int first_row, const KeySpan& all, const KeySpan& mine, int lane,
-                             int warp);
+    __device__ void add_keys(const PagedAttention& work, Shared& shared, int lane, int warp);
   };
 
   // Where a thread block keeps what it has of rows that others have too: it has at most two such tiles of rows, and of one
@@ -180,10 +229,10 @@ struct SplitAttention {
 
   __device__ static void write_row(const PagedAttention& work, const Request& request, int head, int row, int dim,
                                    const float4& sums, float divisor) {
-    if (row < request.tokens * work.group && dim < work.head_size) {
+    if (row < request.tokens * work.group && dim < HEAD) {
       const float factor = 1 / divisor;
       uint2 halves = make_uint2(halves_from(sums.x * factor, sums.y * factor), halves_from(sums.z * factor, sums.w * factor));
-      __half* out = static_cast<__half*>(work.out) + row_offset(work, request, head, row, work.out_stride) + dim;
+      __half* out = static_cast<__half*>(work.out) + row_offset<HEAD>(work, request, head, row, work.out_stride) + dim;
       *reinterpret_cast<uint2*>(out) = halves;
     }
   }
@@ -282,10 +331,10 @@ struct SplitAttention {
   __device__ static void run(const PagedAttention& work);
 };
 
-template <class Tiles, int PADDED, int TILES>
-__device__ __forceinline__ void SplitAttention<Tiles, PADDED, TILES>::Warp::add_keys(
-    const PagedAttention& work, const Groups& groups, const Logits& logits, Shared& shared, int head, int first_row,
-    const KeySpan& all, const KeySpan& mine, int lane, int warp) {
+template <class Tiles, int HEAD, int TILES>
+__device__ __forceinline__ void SplitAttention<Tiles, HEAD, TILES>::Warp::add_keys(const PagedAttention& work, Shared& shared,
+                                                                                   int lane, int warp) {
+  const SplitItem<HEAD>& item = shared.item;
 #pragma unroll
   for (int piece = 0; piece < PIECES; ++piece) {
 #pragma unroll
@@ -296,31 +345,31 @@ __device__ __forceinline__ void SplitAttention<Tiles, PADDED, TILES>::Warp::add_
       }
     }
   }
-  int first = mine.first + warp * TILE_KEYS;
-  if (first >= mine.end) {
+  const int end = item.mine.end;
+  int first = item.mine.first + warp * TILE_KEYS;
+  if (first >= end) {
     return;
   }
   constexpr int STRIDE = ROWS + 2;
   const uint4* queries = shared.queries + Tiles::queries(lane, STRIDE);
   unsigned short* exponentials = shared.exponentials[warp];
-  const int lowest = shared.positions[0];
-  const int highest = shared.positions[ROWS - 1];
-  using Tile = SplitTile<Tiles, PADDED>;
-  Tile tile(groups, all, lane, first);
-  HeldPiece held = tile.load_keys(work, lane, 0);
-  for (; first < mine.end; first += SPLIT_UNIT) {
-    const bool is_last = first + SPLIT_UNIT >= mine.end;
-    const Tile next(groups, all, lane, is_last ? first : first + SPLIT_UNIT);
+  using Tile = SplitTile<Tiles, HEAD>;
+  Tile tile(item.groups, item.keys, first);
+  HeldPiece held = tile.load_keys(lane, 0);
+  for (; first < end; first += SPLIT_UNIT) {
+    const bool is_last = first + SPLIT_UNIT >= end;
+    const Tile next(item.groups, item.keys, is_last ? first : first + SPLIT_UNIT);
     float values[TILES][8] = {};
 #pragma unroll
     for (int piece = 0; piece < PIECES; ++piece) {
       const HeldPiece following =
-          piece + 1 < PIECES ? tile.load_keys(work, lane, piece + 1) : tile.load_values(work, all, lane, 0);
+          piece + 1 < PIECES ? tile.load_keys(lane, piece + 1) : tile.load_values(item.keys, lane, 0);
       Tiles::template multiply_keys<TILES>(held, queries + 8 * piece * STRIDE, STRIDE, values);
       held = following;
     }
-    logits.make<Tiles, TILES>(work, head, lane, first_row, first, shared.positions,
-                              logits.is_masked(work, first, lowest, highest), values);
+    item.logits.template make<Tiles, TILES>(
+        work, item.head, lane, item.first_row, first, shared.positions,
+        item.logits.is_masked(work, first, shared.positions[0], shared.positions[ROWS - 1]), values);
     softmax.add(values, [&](int each, int column, float factor) {
 #pragma unroll
       for (int piece = 0; piece < PIECES; ++piece) {
@@ -342,9 +391,9 @@ __device__ __forceinline__ void SplitAttention<Tiles, PADDED, TILES>::Warp::add_
     for (int piece = 0; piece < PIECES; ++piece) {
       HeldPiece following = held;
       if (piece + 1 < PIECES) {
-        following = tile.load_values(work, all, lane, piece + 1);
+        following = tile.load_values(item.keys, lane, piece + 1);
       } else if (!is_last) {
-        following = next.load_keys(work, lane, 0);
+        following = next.load_keys(lane, 0);
       }
       Tiles::template multiply_values<TILES>(held, exponentials + Tiles::exponentials(lane), sums[piece]);
       held = following;
@@ -354,101 +403,91 @@ __device__ __forceinline__ void SplitAttention<Tiles, PADDED, TILES>::Warp::add_
   }
 }
 
-template <class Tiles, int PADDED, int TILES>
-__device__ __forceinline__ void SplitAttention<Tiles, PADDED, TILES>::run(const PagedAttention& work) {
+template <class Tiles, int HEAD, int TILES>
+__device__ __forceinline__ void SplitAttention<Tiles, HEAD, TILES>::run(const PagedAttention& work) {
   __shared__ Shared shared;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
-  const unsigned int units = SplitWork<ROWS>::total(work, lane);
-  // A block without a unit would never arrive where others wait for it.
-  const SplitShares shares{units, min(units, gridDim.x)};
-  if (blockIdx.x >= shares.blocks) {
-    return;
-  }
-  int unit = shares.begin(blockIdx.x);
-  const int end = shares.begin(blockIdx.x + 1);
-  SplitPlace place = SplitWork<ROWS>::place(work, lane, unit);
-  while (unit < end) {
-    const SplitRequest<ROWS> split(work, place.request);
-    if (place.unit >= split.units(work)) {
-      place = {place.request + 1, 0};
-      continue;
+  if (warp == 0) {
+    const unsigned int units = SplitWork<ROWS>::total(work, lane);
+    // A block without a unit would never arrive where others wait for it.
+    const SplitShares shares{units, min(units, gridDim.x)};
+    SplitWalk walk{shares, {0, 0}, 0, 0};
+    if (blockIdx.x < shares.blocks) {
+      walk.unit = shares.begin(blockIdx.x);
+      walk.end = shares.begin(blockIdx.x + 1);
+      walk.place = SplitWork<ROWS>::place(work, lane, walk.unit);
     }
-    const int tile = place.unit / split.units_of_tile;
-    const int first_unit = place.unit - tile * split.units_of_tile;
-    const int last_unit = min(split.units_of_tile, first_unit + end - unit);
-    const int begin_of_tile = unit - first_unit;
-    const int head = tile / split.row_tiles;
-    const int row_tile = tile - head * split.row_tiles;
-    const int first_row = row_tile * ROWS;
-    unit += last_unit - first_unit;
-    place.unit += last_unit - first_unit;
-
-    stage_queries<ROWS, PADDED, THREADS>(work, split.request, head, first_row, shared.queries, shared.positions);
+    if (lane == 0) {
+      shared.walk = walk;
+    }
+  }
+  __syncthreads();
+  while (!shared.walk.is_done()) {
     __syncthreads();
-    const Groups groups(work, place.request, split.request.length, head);
-    const Logits logits(work, place.request, split.request.length);
-    const KeySpan mine{split.keys.first + first_unit * SPLIT_UNIT, split.keys.visible,
-                       min(split.keys.end, split.keys.first + last_unit * SPLIT_UNIT)};
+    const SplitItem<HEAD>& item = shared.item;
+    if (threadIdx.x == 0) {
+      shared.walk.template next<HEAD, ROWS>(work, shared.item);
+    }
+    __syncthreads();
+    stage_queries<ROWS, HEAD, THREADS>(work, item.request, item.head, item.first_row, shared.queries, shared.positions);
+    __syncthreads();
     Warp rows;
-    rows.add_keys(work, groups, logits, shared, head, first_row, split.keys, mine, lane, warp);
+    rows.add_keys(work, shared, lane, warp);
     merge_warps(shared, rows, lane, warp);
 
-    const int first_block = shares.block_of(begin_of_tile);
-    const int last_block = shares.block_of(begin_of_tile + split.units_of_tile - 1);
-    const unsigned int others = last_block - first_block;
+    const unsigned int others = item.last_block - item.first_block;
     if (others == 0) {
       for (int quad = threadIdx.x; quad < QUADS; quad += THREADS) {
         const int row = quad / (PADDED / 4);
         const float2 merged = merged_row(shared, row);
-        write_row(work, split.request, head, first_row + row, quad % (PADDED / 4) * 4, shared.sums[quad],
-                  with_sink(work, head, first_row + row, merged.x, merged.y));
+        write_row(work, item.request, item.head, item.first_row + row, quad % (PADDED / 4) * 4, shared.sums[quad],
+                  with_sink(work, item.head, item.first_row + row, merged.x, merged.y));
       }
-    } else {
-      float* partial = partial_of(work, blockIdx.x, first_unit == 0);
-      for (int quad = threadIdx.x; quad < QUADS; quad += THREADS) {
-        reinterpret_cast<float4*>(partial)[quad] = shared.sums[quad];
-      }
-      if (threadIdx.x < ROWS) {
-        const float2 merged = merged_row(shared, threadIdx.x);
-        partial[ROWS * PADDED + threadIdx.x] = merged.x;
-        partial[ROWS * PADDED + ROWS + threadIdx.x] = merged.y;
-      }
-      // Tiles of rows of all requests before, at the most.
-      const long long tiles_before =
-          static_cast<long long>(split.request.first_token) * work.group / ROWS + place.request;
-      unsigned int* arrivals = work.arrivals + (tiles_before + row_tile) * work.kv_heads + head;
-      __threadfence();
-      __syncthreads();
-      if (threadIdx.x == 0) {
-        shared.arrived_last = atomicAdd(arrivals, 1u) == others;
-      }
-      __syncthreads();
-      if (shared.arrived_last) {
-        __threadfence();
-        write_merged(work, split.request, head, first_row, first_block, last_block);
-        if (threadIdx.x == 0) {
-          *arrivals = 0;
-        }
-      }
+      continue;
+    }
+    float* partial = partial_of(work, blockIdx.x, item.has_first_keys);
+    for (int quad = threadIdx.x; quad < QUADS; quad += THREADS) {
+      reinterpret_cast<float4*>(partial)[quad] = shared.sums[quad];
+    }
+    if (threadIdx.x < ROWS) {
+      const float2 merged = merged_row(shared, threadIdx.x);
+      partial[ROWS * PADDED + threadIdx.x] = merged.x;
+      partial[ROWS * PADDED + ROWS + threadIdx.x] = merged.y;
+    }
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      shared.arrived_last = atomicAdd(item.arrivals, 1u) == others;
     }
     __syncthreads();
+    if (shared.arrived_last) {
+      __threadfence();
+      write_merged(work, item.request, item.head, item.first_row, item.first_block, item.last_block);
+      if (threadIdx.x == 0) {
+        *item.arrivals = 0;
+      }
+    }
   }
 }
 
 // BLOCKS: how many thread blocks of one multiprocessor (65536 registers) the registers of the kernel must allow.
-#define VOLTA_SPLIT_KERNEL(NAME, TILES, PADDED, ROWS, BLOCKS)                                                     \
-  extern "C" __global__ void __launch_bounds__(32 * SPLIT_WARPS, BLOCKS)                                          \
-      attention_split_##NAME##_##PADDED##_##ROWS(const PagedAttention work) {                                     \
-    SplitAttention<TILES, PADDED, ROWS / 8>::run(work);                                                           \
+#define VOLTA_SPLIT_KERNEL(NAME, TILES, HEAD, ROWS, BLOCKS)                                   \
+  extern "C" __global__ void __launch_bounds__(32 * SPLIT_WARPS, BLOCKS)                     \
+      attention_split_##NAME##_##HEAD##_##ROWS(const PagedAttention work) {                  \
+    SplitAttention<TILES, HEAD, ROWS / 8>::run(work);                                        \
   }
-#define VOLTA_SPLIT_KERNELS(NAME, TILES)             \
-  VOLTA_SPLIT_KERNEL(NAME, TILES, 64, 8, 4)          \
-  VOLTA_SPLIT_KERNEL(NAME, TILES, 64, 16, 4)         \
-  VOLTA_SPLIT_KERNEL(NAME, TILES, 128, 8, 4)         \
-  VOLTA_SPLIT_KERNEL(NAME, TILES, 128, 16, 3)        \
-  VOLTA_SPLIT_KERNEL(NAME, TILES, 256, 8, 3)         \
-  VOLTA_SPLIT_KERNEL(NAME, TILES, 256, 16, 2)        \
+#define VOLTA_SPLIT_KERNELS(NAME, TILES)    \
+  VOLTA_SPLIT_KERNEL(NAME, TILES, 64, 8, 4)   \
+  VOLTA_SPLIT_KERNEL(NAME, TILES, 64, 16, 3)  \
+  VOLTA_SPLIT_KERNEL(NAME, TILES, 80, 8, 3)   \
+  VOLTA_SPLIT_KERNEL(NAME, TILES, 80, 16, 2)  \
+  VOLTA_SPLIT_KERNEL(NAME, TILES, 96, 8, 3)   \
+  VOLTA_SPLIT_KERNEL(NAME, TILES, 96, 16, 2)  \
+  VOLTA_SPLIT_KERNEL(NAME, TILES, 128, 8, 3)  \
+  VOLTA_SPLIT_KERNEL(NAME, TILES, 128, 16, 2) \
+  VOLTA_SPLIT_KERNEL(NAME, TILES, 256, 8, 2)  \
+  VOLTA_SPLIT_KERNEL(NAME, TILES, 256, 16, 2) \
   VOLTA_SPLIT_KERNEL(NAME, TILES, 512, 8, 2)
 
 VOLTA_SPLIT_KERNELS(quad_pairs, QuadPairTiles)

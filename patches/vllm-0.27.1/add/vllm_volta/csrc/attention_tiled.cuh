@@ -42,13 +42,14 @@ __device__ __forceinline__ TiledPlace tiled_place(const PagedAttention& work, in
   return {0, -1};
 }
 
-template <class Tiles, int PADDED>
+template <class Tiles, int HEAD>
 struct TiledAttention {
-  static constexpr int WARP_ROWS = tiled_rows_of_warp(PADDED);
+  static constexpr int WARP_ROWS = tiled_rows_of_warp(HEAD);
   static constexpr int TILES = WARP_ROWS / 8;
-  static constexpr int ROWS = tiled_rows(PADDED);
+  static constexpr int ROWS = tiled_rows(HEAD);
   static constexpr int THREADS = 32 * TILED_WARPS;
-  static constexpr int PIECES = PADDED / PIECE_DIMS;
+  static constexpr int PIECES = pieces_of(HEAD);
+  static constexpr int PADDED = padded_head_size(HEAD);
   static constexpr int STRIDE = ROWS + 2;
   static constexpr int STAGED_VALUE_PARTS = STAGED_VALUE_BYTES / 16;
   static constexpr int STAGED_PARTS = STAGED_PIECE_BYTES / 16;
@@ -61,26 +62,26 @@ struct TiledAttention {
     const __half* values;
     bool has_value;
 
-    __device__ Loader(const Groups& groups, const KeySpan& span, int first)
+    __device__ Loader(const Groups<HEAD>& groups, const KeySpan& span, int first)
         : keys(groups.of(first + threadIdx.x % TILE_KEYS)),
           values(groups.of(first + threadIdx.x / 8)),
           has_value(span.has(first + threadIdx.x / 8)) {}
 
-    __device__ uint4 load_keys(const PagedAttention& work, int piece) const {
+    __device__ uint4 load_keys(int piece) const {
       const int dims = 8 * piece + threadIdx.x / TILE_KEYS;
       uint4 part = make_uint4(0, 0, 0, 0);
-      if (8 * dims < work.head_size) {
+      if (8 * dims < HEAD) {
         part = load_streamed(key_part(keys, threadIdx.x % TILE_KEYS, dims));
       }
       return part;
     }
 
     // Values that no row sees are zero: their exponentials are, but zero times infinity would be no number.
-    __device__ uint4 load_values(const PagedAttention& work, int piece) const {
+    __device__ uint4 load_values(int piece) const {
       const int dims = 8 * piece + threadIdx.x % 8;
       uint4 part = make_uint4(0, 0, 0, 0);
-      if (8 * dims < work.head_size && has_value) {
-        part = load_streamed(value_part(values, work.head_size, threadIdx.x / 8, dims));
+      if (8 * dims < HEAD && has_value) {
+        part = load_streamed(value_part<HEAD>(values, threadIdx.x / 8, dims));
       }
       return part;
     }
@@ -109,10 +110,10 @@ struct TiledAttention {
     const Request request(work, place.request);
     const int first_row = place.block * ROWS;
     const int rows = request.tokens * work.group;
-    stage_queries<ROWS, PADDED, THREADS>(work, request, head, first_row, queries, positions);
+    stage_queries<ROWS, HEAD, THREADS>(work, request, head, first_row, queries, positions);
     __syncthreads();
     const KeySpan span = visible_keys(work, place.request, request.length, positions[0], positions[ROWS - 1]);
-    const Groups groups(work, place.request, request.length, head);
+    const Groups<HEAD> groups(work, place.request, request.length, head);
     const Logits logits(work, place.request, request.length);
     const int warp_row = warp * WARP_ROWS;
     const int* const warp_positions = positions + warp_row;
@@ -124,7 +125,7 @@ struct TiledAttention {
     float sums[PIECES][TILES][2][8] = {};
     Softmax<Tiles, TILES> softmax;
     Loader loader(groups, span, span.first);
-    store_keys(staged, loader.load_keys(work, 0));
+    store_keys(staged, loader.load_keys(0));
     __syncthreads();
     int buffer = 0;
     for (int first = span.first; first < span.end; first += TILE_KEYS) {
@@ -134,7 +135,7 @@ struct TiledAttention {
       float values[TILES][8] = {};
 #pragma unroll
       for (int piece = 0; piece < PIECES; ++piece) {
-        const uint4 following = piece + 1 < PIECES ? loader.load_keys(work, piece + 1) : loader.load_values(work, 0);
+        const uint4 following = piece + 1 < PIECES ? loader.load_keys(piece + 1) : loader.load_values(0);
         if (has_keys) {
           const uint4* const keys = staged + buffer * STAGED_PARTS;
           const auto part = [&](int i) { return keys[Tiles::key_dims(lane, i) * STAGED_KEYS + Tiles::key(lane, i)]; };
@@ -174,9 +175,9 @@ struct TiledAttention {
       for (int piece = 0; piece < PIECES; ++piece) {
         uint4 following = make_uint4(0, 0, 0, 0);
         if (piece + 1 < PIECES) {
-          following = loader.load_values(work, piece + 1);
+          following = loader.load_values(piece + 1);
         } else if (!is_last) {
-          following = next.load_keys(work, 0);
+          following = next.load_keys(0);
         }
         if (has_keys) {
           const uint4* const values_staged = staged + buffer * STAGED_PARTS + Tiles::value_dims(lane);
@@ -229,21 +230,23 @@ struct TiledAttention {
     for (int i = lane; i < WARP_ROWS * (PADDED / 8); i += 32) {
       const int row = i / (PADDED / 8);
       const int dims = i % (PADDED / 8);
-      if (first + row < rows && 8 * dims < work.head_size) {
-        __half* const out = static_cast<__half*>(work.out) + row_offset(work, request, head, first + row, work.out_stride);
+      if (first + row < rows && 8 * dims < HEAD) {
+        __half* const out = static_cast<__half*>(work.out) + row_offset<HEAD>(work, request, head, first + row, work.out_stride);
         reinterpret_cast<uint4*>(out)[dims] = parts[i];
       }
     }
   }
 };
 
-#define VOLTA_TILED_KERNEL(NAME, TILES, PADDED)                                                            \
-  extern "C" __global__ void __launch_bounds__(32 * TILED_WARPS, 1)                                        \
-      attention_tiled_##NAME##_##PADDED(const PagedAttention work) {                                       \
-    TiledAttention<TILES, PADDED>::run(work);                                                              \
+#define VOLTA_TILED_KERNEL(NAME, TILES, HEAD)                                                     \
+  extern "C" __global__ void __launch_bounds__(32 * TILED_WARPS, 1)                               \
+      attention_tiled_##NAME##_##HEAD(const PagedAttention work) {                                \
+    TiledAttention<TILES, HEAD>::run(work);                                                       \
   }
 #define VOLTA_TILED_KERNELS(NAME, TILES) \
   VOLTA_TILED_KERNEL(NAME, TILES, 64)    \
+  VOLTA_TILED_KERNEL(NAME, TILES, 80)    \
+  VOLTA_TILED_KERNEL(NAME, TILES, 96)    \
   VOLTA_TILED_KERNEL(NAME, TILES, 128)   \
   VOLTA_TILED_KERNEL(NAME, TILES, 256)   \
   VOLTA_TILED_KERNEL(NAME, TILES, 512)
