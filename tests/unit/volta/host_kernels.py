@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from onecat.patching.series import ADDED, load_series
 from tests.unit.volta import panel_packer
+from tests.unit.volta.compiled import sources_of
 
 CSRC = load_series("vllm-0.27.1").directory / ADDED / "vllm_volta" / "csrc"
 HOST_CUDA = Path(__file__).parent / "host_cuda"
@@ -310,12 +311,7 @@ class HostKernels:
 
 def device_sources() -> tuple[Path, ...]:
     """device_code.cu and all that it includes."""
-    found = [CSRC / "device_code.cu"]
-    for path in found:
-        for name in re.findall(r'#\s*include "(\S+)"', path.read_text(encoding="utf-8")):
-            if (CSRC / name).exists() and CSRC / name not in found:
-                found.append(CSRC / name)
-    return tuple(found)
+    return sources_of(CSRC / "device_code.cu")
 
 
 def inputs(compiler: str) -> tuple[str, ...]:

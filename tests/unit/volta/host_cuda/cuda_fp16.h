@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstring>
 
 #define __global__
 #define __device__
@@ -52,6 +53,10 @@ inline __half2 __floats2half2_rn(float low, float high) {
 
 inline float2 __half22float2(__half2 pair) { return {__half2float(pair.x), __half2float(pair.y)}; }
 
+inline float2 make_float2(float x, float y) { return {x, y}; }
+
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
 inline uint2 make_uint2(unsigned int x, unsigned int y) { return {x, y}; }
 
 inline uint4 make_uint4(unsigned int x, unsigned int y, unsigned int z, unsigned int w) { return {x, y, z, w}; }
@@ -59,6 +64,19 @@ inline uint4 make_uint4(unsigned int x, unsigned int y, unsigned int z, unsigned
 inline int min(int left, int right) { return left < right ? left : right; }
 
 inline int max(int left, int right) { return left < right ? right : left; }
+
+inline unsigned int min(unsigned int left, unsigned int right) { return left < right ? left : right; }
+
+inline unsigned int max(unsigned int left, unsigned int right) { return left < right ? right : left; }
+
+// The number of the lowest bit that is set, from 1 on; 0: there is none.
+inline int __ffs(int word) { return __builtin_ffs(word); }
+
+inline float __int_as_float(int bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
 
 // Only one thread of the host runs, so everybody sees what was written.
 inline void __threadfence() {}

@@ -1,0 +1,283 @@
+"""Attention of few rows to many keys: the kernels attention_split_*, on the host, next to float64.
+
+How far fp16 may be off is in attention_reference.py. Where all keys count the same, or but one, results are known to
+the last place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.volta.attention_problems import counting, requests_of, rising, rough, selecting
+from tests.unit.volta.attention_reference import HALF, Array, Attention, Request, error_limit, in_float64, in_fp16
+from tests.unit.volta.host_attention import PLAIN, SPLIT_KERNELS, HostAttention, Layout
+from tests.unit.volta.host_kernels import ORDERS, HostKernels, Order
+from tests.unit.volta.narrow_formats import same_bits
+
+GROUPS = (1, 3, 4, 6, 8, 12, 16)
+LAYOUTS = (
+    PLAIN,
+    Layout(32, seed=1, gap=8),
+    Layout(48, seed=2, heads_first=True),
+    Layout(784, seed=3, gap=24),
+    Layout(16, seed=4, gap=8, heads_first=True),
+)
+WINDOWS = (1, 2, 15, 16, 17, 31, 32, 33, 95, 127, 128, 129, 161, 1000)
+
+every_fragments = pytest.mark.parametrize("fragments", ["quad_pairs", "octets"])
+every_kernel = pytest.mark.parametrize(("head_size", "rows"), SPLIT_KERNELS)
+every_tile = pytest.mark.parametrize("rows", [8, 16])
+
+
+@pytest.fixture(scope="session")
+def attention(host_kernels: HostKernels) -> HostAttention:
+    return HostAttention(host_kernels)
+
+
+def check(problem: Attention, found: Array) -> None:
+    """Within fp16 of float64 in every number."""
+    limit = error_limit(problem)
+    exact = in_float64(problem)
+    is_result = ~np.isnan(exact)
+    assert (np.abs(found - exact) <= limit)[is_result].all(), (np.abs(found - exact) / limit)[is_result].max()
+    # Tokens of no request are left alone.
+    assert (found.view(np.uint16) == 0xFFFF)[~is_result].all()
+
+
+def check_counts(problem: Attention, found: Array) -> None:
+    """Shares of whole numbers, rounded once."""
+    exact = in_float64(problem)
+    assert (np.abs(found - exact) <= exact * HALF * (1 + 2.0**-9) + 2.0**-25).all()
+
+
+@every_kernel
+@every_fragments
+def test_results_are_those_of_float64(attention: HostAttention, fragments: str, head_size: int, rows: int) -> None:
+    """Decoding: ragged lengths in each of the layouts, on one thread block and on more than have work."""
+    random = np.random.default_rng(head_size + rows)
+    lengths = ((1, 128, 33), (300,), (129, 32, 31), (256, 1), (17, 480, 127))
+    for number, of_requests in enumerate(lengths):
+        group = GROUPS[(number + head_size // 16 + rows) % len(GROUPS)]
+        requests = requests_of([(1, length) for length in of_requests])
+        problem = rough(random, requests, 1 + number % 2, group, head_size)
+        blocks = (1, 2, 40, 3, 5)[number]
+        layout, order = LAYOUTS[number], ORDERS[number % len(ORDERS)]
+        check(problem, attention.split(problem, fragments, rows, blocks, layout, order))
+
+
+@every_kernel
+@every_fragments
+def test_each_row_gets_the_value_of_its_key_to_the_last_bit(
+    attention: HostAttention, fragments: str, head_size: int, rows: int
+) -> None:
+    random = np.random.default_rng(rows)
+    for number, group in enumerate((GROUPS[rows // 8], GROUPS[head_size % 7])):
+        requests = requests_of([(1, 150), (2, 70), (1, 0), (1, 16)])
+        problem, expected = selecting(random, requests, 2, group, head_size, window=64 * number)
+        found = attention.split(problem, fragments, rows, 2 + number, LAYOUTS[number])
+        seen = ~np.isnan(in_float64(problem))
+        assert np.array_equal(found[seen], expected[seen])
+
+
+@every_kernel
+@every_fragments
+def test_the_order_of_threads_and_blocks_does_not_change_a_bit(
+    attention: HostAttention, fragments: str, head_size: int, rows: int
+) -> None:
+    """Also where thread blocks share rows, so that another one is the last that arrives."""
+    random = np.random.default_rng(head_size)
+    problem = rough(random, requests_of([(1, 700), (1, 40), (2, 300)]), 2, 4, head_size)
+    for blocks in (3, 11):
+        first, *others = (attention.split(problem, fragments, rows, blocks, order=order) for order in ORDERS)
+        check(problem, first)
+        for other in others:
+            same_bits(other, first)
+
+
+@every_tile
+@every_fragments
+def test_several_tokens_of_a_request_see_each_their_keys(attention: HostAttention, fragments: str, rows: int) -> None:
+    """Speculative decoding, in several tiles of rows; and a request that begins."""
+    pairs = [(5, 5), (4, 131), (3, 256), (1, 97), (7, 40), (2, 2)]
+    for group, blocks, layout in ((1, 1, LAYOUTS[1]), (3, 4, PLAIN), (8, 30, LAYOUTS[2]), (12, 7, LAYOUTS[3])):
+        problem = counting(requests_of(pairs), 2, group, 64)
+        check_counts(problem, attention.split(problem, fragments, rows, blocks, layout))
+
+
+@every_tile
+@every_fragments
+def test_a_token_sees_no_key_before_its_window(attention: HostAttention, fragments: str, rows: int) -> None:
+    """Blocks before the window are not a request's any more: their numbers and what is in them are arbitrary."""
+    for number, window in enumerate(WINDOWS):
+        pairs = [(1, 200), (5, 161), (1, 128), (2, 33), (3, 3), (1, window), (2, window + 1)]
+        problem = counting(requests_of(pairs), 1, GROUPS[number % 4], 80, window)
+        layout = LAYOUTS[number % len(LAYOUTS)]
+        check_counts(problem, attention.split(problem, fragments, rows, 1 + number % 6, layout))
+
+
+RANGED = (
+    Request(3, 60, ((5, 30),)),
+    Request(40, 70, ((31, 40), (50, 69))),
+    Request(6, 130, ((0, 129),)),
+    Request(20, 180, ((2, 150), (163, 170))),
+    Request(4, 20, ((18, 40),)),  # reaches past what is there
+    Request(9, 40, ((33, 33), (0, 0))),  # no ranges
+    Request(2, 300),
+)
+
+
+@pytest.mark.parametrize("clamp", [False, True])
+@every_tile
+@every_fragments
+def test_tokens_of_a_range_see_each_other(attention: HostAttention, fragments: str, rows: int, clamp: bool) -> None:
+    for number, window in enumerate((0, 8, 33, 64, 128)):
+        problem = counting(RANGED, 1, 1 + number % 3, 64, window, clamp)
+        layout = LAYOUTS[number % len(LAYOUTS)]
+        check_counts(problem, attention.split(problem, fragments, rows, 2 + number, layout))
+
+
+@pytest.mark.parametrize("requests", [33, 70])
+@every_fragments
+def test_many_requests_and_those_that_are_none(attention: HostAttention, fragments: str, requests: int) -> None:
+    """A batch that is padded, as graphs have it: with requests without tokens, at the end and between others."""
+    random = np.random.default_rng(requests)
+    chosen = [Request(1, int(length)) for length in random.integers(1, 40, requests)]
+    for number in (0, 3, 4, 31, 32, requests - 2, requests - 1):
+        chosen[number] = Request(number % 2, 0)
+    problem = rough(random, chosen, 2, 3, 64)
+    check(problem, attention.split(problem, fragments, 8, 9, order=ORDERS[2]))
+
+
+@every_fragments
+def test_no_request_is_no_work(attention: HostAttention, fragments: str) -> None:
+    problem = rough(np.random.default_rng(0), requests_of([(1, 0), (0, 0)]), 1, 2, 64)
+    check(problem, attention.split(problem, fragments, 8, 3))
+
+
+@every_fragments
+def test_requests_share_blocks_of_a_common_prefix(attention: HostAttention, fragments: str) -> None:
+    layout = Layout(32, seed=8, shared_blocks=3)
+    requests = requests_of([(1, 140), (2, 130), (1, 97)])
+    problem = rough(np.random.default_rng(1), requests, 2, 4, 128, shared_tokens=96)
+    check(problem, attention.split(problem, fragments, 8, 4, layout))
+
+
+@every_tile
+@every_fragments
+def test_a_long_context(attention: HostAttention, fragments: str, rows: int) -> None:
+    problem = rough(np.random.default_rng(2), requests_of([(1, 6001)]), 1, 8, 64)
+    for blocks in (1, 23):
+        check(problem, attention.split(problem, fragments, rows, blocks, LAYOUTS[3]))
+
+
+@pytest.mark.parametrize("step", [-3.0, 0.1, 1.5, 5.4, 300.0])
+@every_tile
+@every_fragments
+def test_logits_that_rise_or_fall_by_so_much_each_tile_do_not_overflow(
+    attention: HostAttention, fragments: str, rows: int, step: float
+) -> None:
+    """By steps just below and above those that move the reference of exponentials."""
+    for blocks in (1, 3):
+        problem = rising(np.random.default_rng(3), requests_of([(1, 520), (3, 260)]), 1, 4, 64, step)
+        check(problem, attention.split(problem, fragments, rows, blocks))
+
+
+@pytest.mark.parametrize("spread", [0.01, 8, 60])
+@every_tile
+@every_fragments
+def test_small_and_large_logits(attention: HostAttention, fragments: str, rows: int, spread: float) -> None:
+    problem = rough(np.random.default_rng(4), requests_of([(2, 300), (1, 90)]), 1, 6, 128, spread)
+    check(problem, attention.split(problem, fragments, rows, 3))
+
+
+@every_tile
+@every_fragments
+def test_what_models_add_to_logits(attention: HostAttention, fragments: str, rows: int) -> None:
+    """Soft caps, ALiBi, sinks (also such that nothing else is left, or nothing of them), alone and together."""
+    random = np.random.default_rng(5)
+    requests = requests_of([(1, 260), (3, 70), (1, 1)])
+    slopes = (2.0 ** -np.arange(1, 9)).astype(np.float32)
+    sinks = np.array([0, 3, -3, 1e4, -1e4, 12, -np.inf, 0.5], np.float32)
+    problems = (
+        rough(random, requests, 2, 4, 64, spread=20, soft_cap=30),
+        rough(random, requests, 2, 4, 80, spread=3, soft_cap=0.5, window=50),
+        rough(random, requests, 2, 4, 64, slopes=slopes),
+        rough(random, requests, 2, 4, 96, sinks=sinks),
+        rough(random, requests, 2, 4, 64, spread=5, soft_cap=20, slopes=slopes, window=100),
+        rough(random, requests, 2, 4, 64, spread=5, soft_cap=20, sinks=sinks, window=33),
+    )
+    for number, problem in enumerate(problems):
+        check(problem, attention.split(problem, fragments, rows, 1 + number, order=ORDERS[number % 4]))
+    nothing = attention.split(problems[3], fragments, rows, 2)[:, 3]
+    assert (nothing == 0).all()
+
+
+@every_tile
+@every_fragments
+def test_errors_are_no_larger_than_rounding_exponentials_and_results_makes_them(
+    attention: HostAttention, fragments: str, rows: int
+) -> None:
+    """Within 5 % of attention that rounds to fp16 at these two places only, in the mean over many numbers."""
+    problem = rough(np.random.default_rng(6), requests_of([(1, 700), (1, 300)]), 2, 8, 128)
+    exact = in_float64(problem)
+
+    def error(result: Array) -> float:
+        return float(np.sqrt(np.mean((result - exact) ** 2)))
+
+    assert error(attention.split(problem, fragments, rows, 5)) < 1.05 * error(in_fp16(problem))
+
+
+@every_tile
+@every_fragments
+def test_what_is_no_number_stays_in_its_row(attention: HostAttention, fragments: str, rows: int) -> None:
+    problem = rough(np.random.default_rng(7), requests_of([(2, 300), (1, 40)]), 1, 4, 64)
+    spoilt = problem.query.copy()
+    spoilt[0, 1, 5] = np.nan
+    spoilt[2, 3, 63] = np.nan
+    disturbed = Attention(problem.requests, spoilt, problem.keys, problem.values, problem.scale)
+    found = attention.split(disturbed, fragments, rows, 3)
+    is_spoilt = np.isnan(spoilt).any(axis=2)
+    assert np.isnan(found[is_spoilt]).all()
+    clean = np.abs(found - in_float64(problem)) <= error_limit(problem)
+    assert clean[~is_spoilt].all()
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Attention, str, int, int, Layout, Order]:
+    """A problem, fragments, rows of a tile, blocks, a layout and an order."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    requests = []
+    for _ in range(draw(st.integers(1, 4))):
+        length = draw(st.integers(0, 400))
+        queries = min(length, draw(st.integers(1, 5)))
+        ends = [sorted((draw(st.integers(0, 420)), draw(st.integers(0, 420)))) for _ in range(draw(st.integers(0, 2)))]
+        requests.append(Request(queries, length, tuple((first, last) for first, last in ends)))
+    head_size, rows = draw(st.sampled_from(SPLIT_KERNELS))
+    problem = rough(
+        random,
+        requests,
+        draw(st.integers(1, 2)),
+        draw(st.sampled_from(GROUPS)),
+        head_size,
+        draw(st.sampled_from([1, 10])),
+        window=draw(st.sampled_from([0, 0, 20, 150])),
+        soft_cap=draw(st.sampled_from([0, 0, 20])),
+        clamp_ranges=draw(st.booleans()),
+    )
+    layout = Layout(16 * draw(st.integers(1, 5)), draw(st.integers(0, 9)), 0, 8 * draw(st.integers(0, 2)))
+    order = Order(
+        draw(st.none() | st.integers(0, 99)), draw(st.booleans()), draw(st.booleans()), draw(st.integers(1, 4))
+    )
+    return problem, draw(st.sampled_from(["quad_pairs", "octets"])), rows, draw(st.integers(1, 20)), layout, order
+
+
+@settings(max_examples=60)
+@given(case=cases())
+def test_any_batch_on_any_number_of_blocks(
+    attention: HostAttention, case: tuple[Attention, str, int, int, Layout, Order]
+) -> None:
+    problem, fragments, rows, blocks, layout, order = case
+    check(problem, attention.split(problem, fragments, rows, blocks, layout, order))
