@@ -19,19 +19,34 @@ from typing import Any
 VOCABULARY = 1152
 """The small model's tokenizer has 1024 tokens; special tokens of the processors follow."""
 
+QWEN36_LEVELS = {"k_norm.weight": 0.5}
+"""Attention's scores get a standard deviation of 3 (this norm adds 1 to its weight; the queries' is 2): some tens of
+8,000 keys have most of the weight. Far larger ones would leave one key, far smaller ones the mean of all values, which
+of random values is nothing."""
+GEMMA4_LEVELS = {
+    # Scores are not divided by the root of the head size, 256 or 512: as above, 2.6 and 3.6 remain.
+    "k_norm.weight": 0.16,
+    # What the layers add outweighs the token's own embedding 100 times, which the output head (the same matrix) would
+    # else find again: a model that repeats its last token.
+    "post_attention_layernorm.weight": 24.0,
+    "post_feedforward_layernorm.weight": 24.0,
+    "layer_scalar": 0.5,
+}
+
 
 @dataclass(frozen=True)
 class Shape:
     """config: config.json without what describes the quantisation; scheme: how the module of a name is quantised
     ("nvfp4", "nvfp4-activations", "fp8" or None); naming: "compressed-tensors" or "modelopt"; vision_tokens: special
     tokens that the processor knows by these names, in the order of their ids from 1024 on; processor: which class of
-    transformers prepares images."""
+    transformers prepares images; levels: means of the language model's norms and scales whose names end so (1 else)."""
 
     config: dict[str, Any]
     scheme: Callable[[str], str | None]
     naming: str
     vision_tokens: Mapping[str, str] = field(default_factory=dict)
     processor: str | None = None
+    levels: Mapping[str, float] = field(default_factory=dict)
 
 
 def llama(scheme: str) -> Shape:
@@ -46,7 +61,7 @@ def llama(scheme: str) -> Shape:
         "num_attention_heads": 16,
         "num_key_value_heads": 8,
         "head_dim": 128,
-        "max_position_embeddings": 4096,
+        "max_position_embeddings": 16384,
         "rms_norm_eps": 1e-5,
         "rope_theta": 10000.0,
         "vocab_size": VOCABULARY,
@@ -139,7 +154,7 @@ def qwen36() -> Shape:
         fp8 = ("in_proj_qkv", "in_proj_z", "out_proj", "q_proj", "k_proj", "v_proj", "o_proj")
         return "fp8" if "language_model.layers." in name and name.endswith(fp8) else None
 
-    return Shape(config, scheme, "modelopt", tokens, "Qwen3VLProcessor")
+    return Shape(config, scheme, "modelopt", tokens, "Qwen3VLProcessor", QWEN36_LEVELS)
 
 
 def gemma4() -> Shape:
@@ -230,7 +245,7 @@ def gemma4() -> Shape:
     def scheme(name: str) -> str | None:
         return "nvfp4-activations" if "language_model.layers." in name and ".mlp." in name else None
 
-    return Shape(config, scheme, "modelopt", tokens, "Gemma4Processor")
+    return Shape(config, scheme, "modelopt", tokens, "Gemma4Processor", GEMMA4_LEVELS)
 
 
 SHAPES: dict[str, Callable[[], Shape]] = {

@@ -5,7 +5,8 @@ JOB: {"lanes": [[{"name", "environment", "arguments" of `vllm serve`, "model", "
 GPU) measures its servers one after the other, so that none shares its GPU with another that works. While `wait_for` is
 not there, nothing is measured: other work is still going on.
 
-RESULT: per name {"ready": seconds, "texts", "tokens_per_second": {"1", "8", "32"}, "first": ...} or {"failed"}.
+RESULT: per name {"ready": seconds, "texts", "tokens_per_second": {"1", "8", "32"}, "rounds", "long": {what: number}} or
+{"failed"}.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -24,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from generate import make_prompts
+from generate import CLEAR_PIECES, LONG_PIECES, make_prompts
 from scheduling import stop
 
 STREAMS = (1, 8, 32)
@@ -33,13 +35,16 @@ TEXT_TOKENS = 64
 ROUNDS = 2
 """How often each number of streams is measured; the better one counts, the other is in the result."""
 FIRST_PORT = 8101
+LONG_STREAMS = 8
+LONG_TOKENS = 128
 
 
 def main() -> None:
     """Start, wait, measure, end; the exit code is 1 when a server failed. A SIGTERM ends the servers too."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     job, result = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
-    prompts = make_prompts(Path(job["held_out"]).read_text(), long=False)
+    text = Path(job["held_out"]).read_text()
+    prompts, (long_prompt,) = make_prompts(text, CLEAR_PIECES), make_prompts(text, LONG_PIECES[-1:])
     logs = Path(job["logs"])
     servers = [server for lane in job["lanes"] for server in lane]
     found: dict[str, Any] = {}
@@ -56,7 +61,7 @@ def main() -> None:
                 try:
                     ready = wait_until_ready(server, process, began, job["ready"])
                     wait_for(job["wait_for"])
-                    found[name] = {"ready": ready} | measured(server, prompts)
+                    found[name] = {"ready": ready} | measured(server, prompts, long_prompt)
                 except Exception:  # noqa: BLE001 - the next server shall still be measured; the failure is in the result
                     found[name] = {"failed": traceback.format_exc()}
                 print(name, json.dumps(found[name].get("tokens_per_second", found[name].get("failed"))), flush=True)
@@ -110,8 +115,8 @@ def wait_for(path: str | None) -> None:
         time.sleep(0.5)
 
 
-def measured(server: dict[str, Any], prompts: list[str]) -> dict[str, Any]:
-    """A server's greedy texts, and with how many tokens a second it answers 1, 8 and 32 requests at once."""
+def measured(server: dict[str, Any], prompts: list[str], long_prompt: str) -> dict[str, Any]:
+    """A server's greedy texts, with how many tokens a second it answers 1, 8 and 32 requests, and a long prompt."""
     texts = [complete(server, prompt, TEXT_TOKENS) for prompt in prompts]
     answer: dict[str, Any] = {"texts": [text["choices"][0]["text"] for text in texts]}
     answer["text_tokens"] = [text["usage"]["completion_tokens"] for text in texts]
@@ -127,7 +132,34 @@ def measured(server: dict[str, Any], prompts: list[str]) -> dict[str, Any]:
                 done = list(pool.map(lambda _: complete(server, prompts[0], TOKENS), range(streams)))
                 tokens = sum(each["usage"]["completion_tokens"] for each in done)
                 rates.setdefault(str(streams), []).append(tokens / (time.monotonic() - began))
-    return answer | {"tokens_per_second": {streams: max(each) for streams, each in rates.items()}, "rounds": rates}
+    best = {streams: max(each) for streams, each in rates.items()}
+    return answer | {"tokens_per_second": best, "rounds": rates, "long": measured_long(server, long_prompt)}
+
+
+def measured_long(server: dict[str, Any], prompt: str) -> dict[str, float]:
+    """Milliseconds until a long prompt's first token, alone; tokens a second of several that go on from it.
+
+    The latter are the tokens after the first, in the time that these took: requests of one token end where they begin.
+    """
+
+    def seconds(streams: int, tokens: int) -> float:
+        with ThreadPoolExecutor(streams) as pool:
+            began = time.monotonic()
+            done = list(pool.map(lambda _: complete(server, prompt, tokens), range(streams)))
+            taken = time.monotonic() - began
+        if any(each["usage"]["completion_tokens"] != tokens for each in done):
+            raise RuntimeError(f"a request of {tokens} tokens was answered with fewer")
+        return taken
+
+    seconds(LONG_STREAMS, 2)
+    first = statistics.median(seconds(1, 1) for _ in range(5))
+    begun = statistics.median(seconds(LONG_STREAMS, 1) for _ in range(3))
+    ended = statistics.median(seconds(LONG_STREAMS, 1 + LONG_TOKENS) for _ in range(3))
+    length = complete(server, prompt, 1)["usage"]["prompt_tokens"]
+    return {
+        f"ms to the first token after {length}:": round(1000 * first, 1),
+        f"tok/s at {LONG_STREAMS} after {length}:": round(LONG_STREAMS * LONG_TOKENS / (ended - begun), 1),
+    }
 
 
 def complete(server: dict[str, Any], prompt: str, tokens: int) -> Any:

@@ -41,3 +41,14 @@ def test_what_is_no_number_is_counted_and_told() -> None:
     found = compare(first, second)
     assert found.not_numbers == 2
     assert "NOT FINITE" in str(found)
+
+
+def test_a_clear_text_has_to_be_the_same_and_a_near_tie_has_not() -> None:
+    clear, tie = answer([1, 2], [-1.0, -1.0], [0.5, 0.05]), answer([1, 2], [-1.0, -1.0], [0.5, 0.04])
+    other = answer([1, 3], [-1.0, -1.0], [0.5, 0.5])
+    found = compare([clear, other], [clear, tie])
+    assert (found.equal, found.clear, found.clear_equal, found.is_wrong) == (1, 1, 1, False)
+    assert "1/2 of 2 tokens, 1/1 clear, " in str(found)
+    found = compare([other, tie], [clear, tie])
+    assert (found.equal, found.clear, found.clear_equal, found.is_wrong) == (1, 1, 0, True)
+    assert "0/1 clear WRONG" in str(found)
