@@ -264,6 +264,9 @@ OPERATORS = {
         "vllm_volta::dequantize_nvfp4_panels",
         "vllm_volta::dequantize_fp8_panels",
         "vllm_volta::panel_fragments",
+        "vllm_volta::write_cache",
+        "vllm_volta::paged_attention",
+        "vllm_volta::attention_workspace",
     ),
 }
 EXTENSION = """\

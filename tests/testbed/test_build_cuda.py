@@ -143,7 +143,7 @@ def test_the_image_is_built_without_a_network_and_proves_itself(workshop: Worksh
         "selftest code: ok, 3 extensions hold code for sm_70",
         "selftest compilers: ok",
         "selftest imports: ok",
-        "selftest operators: ok, 13 operators have CUDA kernels",
+        "selftest operators: ok, 16 operators have CUDA kernels",
         "selftest triton: ok, triton 3.7.1 compiles ",
         "selftest user: ok, user 10001",
     ):

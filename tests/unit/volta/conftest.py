@@ -12,6 +12,7 @@ from tests.unit.volta import device_compiler
 from tests.unit.volta import host_kernels as host
 from tests.unit.volta.compiled import cached_machine_code, cached_ptx
 from tests.unit.volta.device_compiler import DeviceCode
+from tests.unit.volta.host_attention import HostAttention
 from tests.unit.volta.host_kernels import HostKernels
 
 
@@ -36,3 +37,9 @@ def host_kernels() -> HostKernels:
 
     with open_cache() as cache:
         return HostKernels(cache.entry("volta-host-kernels.so", host.inputs(compiler), make))
+
+
+@pytest.fixture(scope="session")
+def attention(host_kernels: HostKernels) -> HostAttention:
+    """The kernels for attention as host code."""
+    return HostAttention(host_kernels)

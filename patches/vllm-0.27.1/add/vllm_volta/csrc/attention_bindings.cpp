@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <tuple>
 
 #include <torch/csrc/stable/accelerator.h>
@@ -29,9 +30,25 @@ struct Cache {
   int64_t head_size;
 };
 
+std::string head_sizes() {
+  std::string text;
+  for (const int size : HEAD_SIZES) {
+    text += (text.empty() ? "" : ", ") + std::to_string(size);
+  }
+  return text;
+}
+
 int whole(int64_t value, const char* name, int64_t least = 0) {
   STD_TORCH_CHECK(value >= least && value <= MOST, name, " must be between ", least, " and ", MOST, ", it is ", value);
   return static_cast<int>(value);
+}
+
+void check_head_size(int64_t head_size) {
+  bool known = false;
+  for (const int size : HEAD_SIZES) {
+    known = known || size == head_size;
+  }
+  STD_TORCH_CHECK(known, "there are kernels for the head sizes ", head_sizes(), ", none for ", head_size);
 }
 
 // Where a tensor has a stride at all: torch gives a dimension of size 1 any.
@@ -49,9 +66,8 @@ Cache cache_of(const Tensor& cache, const Place& place) {
                   MOST_KV_HEADS, " KV heads, it is ", shape_of(cache));
   STD_TORCH_CHECK(sizes.block_size >= CACHE_GROUP && sizes.block_size <= MOST && sizes.block_size % CACHE_GROUP == 0,
                   "cache must have blocks of a multiple of ", CACHE_GROUP, " tokens, it is ", shape_of(cache));
-  STD_TORCH_CHECK(cache.size(3) % (2 * PIECE) == 0 && sizes.head_size >= PIECE && sizes.head_size <= MOST_HEAD_SIZE,
-                  "the head size must be a multiple of ", PIECE, " up to ", MOST_HEAD_SIZE,
-                  ", and the cache holds two of them: it is ", shape_of(cache));
+  STD_TORCH_CHECK(cache.size(3) % 2 == 0, "a token of cache must be a key and a value, it is ", shape_of(cache));
+  check_head_size(sizes.head_size);
   STD_TORCH_CHECK(cache.stride(3) == 1 && cache.stride(2) == cache.size(3),
                   "the last two dimensions of cache must be contiguous, its strides are ", strides_of(cache));
   STD_TORCH_CHECK(starts_pieces(cache, 0) && starts_pieces(cache, 1), "blocks and KV heads of cache must start a "
@@ -244,8 +260,7 @@ std::tuple<int64_t, int64_t> attention_workspace(const Tensor& like, int64_t kv_
   const Fragments layout = fragments_of_number(fragments);
   STD_TORCH_CHECK(kv_heads >= 1 && kv_heads <= MOST_KV_HEADS, "kv_heads must be between 1 and ", MOST_KV_HEADS,
                   ", it is ", kv_heads);
-  STD_TORCH_CHECK(head_size >= PIECE && head_size <= MOST_HEAD_SIZE && head_size % PIECE == 0,
-                  "head_size must be a multiple of ", PIECE, " up to ", MOST_HEAD_SIZE, ", it is ", head_size);
+  check_head_size(head_size);
   const int requests = whole(most_requests, "most_requests", 1);
   const int tokens = whole(most_decode_tokens, "most_decode_tokens", 1);
   const int heads = whole(group, "group", 1);

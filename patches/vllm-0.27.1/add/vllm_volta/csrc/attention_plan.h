@@ -8,26 +8,23 @@
 
 namespace vllm_volta {
 
-// The head sizes of kernels, by number: 64, 128, 256, 512.
-constexpr int attention_head_size(int number) { return 64 << number; }
+constexpr int ATTENTION_SIZES = sizeof(HEAD_SIZES) / sizeof(HEAD_SIZES[0]);
 
-// The first that takes heads of so many dimensions, 1 to MOST_HEAD_SIZE.
+// The place of a head size in HEAD_SIZES, ATTENTION_SIZES where no kernel takes it.
 constexpr int attention_number(int head_size) {
   int number = 0;
-  while (attention_head_size(number) < head_size) {
+  while (number < ATTENTION_SIZES && HEAD_SIZES[number] != head_size) {
     ++number;
   }
   return number;
 }
 
-constexpr int ATTENTION_SIZES = attention_number(MOST_HEAD_SIZE) + 1;
-
 // Kernels of split attention, by number: tiles of 8 and of 16 rows for each head size, 16 rows not for the last.
 constexpr int SPLIT_KERNELS = 2 * ATTENTION_SIZES - 1;
-constexpr int split_head_size(int kernel) { return attention_head_size(kernel / 2); }
+constexpr int split_head_size(int kernel) { return HEAD_SIZES[kernel / 2]; }
 constexpr int split_rows(int kernel) { return kernel % 2 == 0 ? 8 : 16; }
 
-// The kernel for requests of at most so many query tokens.
+// The kernel for a head size of HEAD_SIZES and requests of at most so many query tokens.
 constexpr int split_kernel(int head_size, int group, int most_queries) {
   const int number = attention_number(head_size);
   const bool many = static_cast<long long>(most_queries) * group > 8 && number < ATTENTION_SIZES - 1;
@@ -52,7 +49,7 @@ struct SplitPlan {
 
   // What it needs for query tokens and requests of a batch.
   constexpr AttentionWorkspace workspace(int tokens, int requests, int kv_heads, int group) const {
-    return {partial_floats(blocks, split_rows(kernel), split_head_size(kernel)),
+    return {partial_floats(blocks, split_rows(kernel), padded_head_size(split_head_size(kernel))),
             arrival_counters(tokens, requests, kv_heads, group, split_rows(kernel))};
   }
 };

@@ -50,8 +50,7 @@ std::array<Description, KERNELS> describe_kernels() {
                                                       std::to_string(split_rows(kernel)),
                                                   32 * SPLIT_WARPS, 0, true};
     }
-    for (int number = 0; number < ATTENTION_SIZES; ++number) {
-      const int head_size = attention_head_size(number);
+    for (const int head_size : HEAD_SIZES) {
       kernels[tiled_number(fragments, head_size)] = {"attention_tiled_" + form + "_" + std::to_string(head_size),
                                                      32 * TILED_WARPS, tiled_shared_bytes(head_size)};
     }
