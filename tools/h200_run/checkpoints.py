@@ -92,24 +92,24 @@ def _is_text(name: str) -> bool:
 
 
 def _plain(name: str, outline: torch.Tensor, level: float, generator: torch.Generator) -> torch.Tensor:
-    """Values for what is not quantised; norms and scales are around `level`, so that no layer dies away."""
+    """Values for what is not quantised, times `level`; norms and scales are around 1, so that no layer dies away."""
     noise = torch.randn(outline.shape, device=generator.device, generator=generator)
     last = name.rsplit(".", 1)[-1]
     if last == "A_log":
         values = noise.abs().clamp(0.1, 2.5)
     elif last in ("layer_scalar", "std_scale"):
-        values = torch.full_like(noise, level)
+        values = torch.ones_like(noise)
     elif last in ("bias", "std_bias", "dt_bias"):
         values = 0.1 * noise
     elif outline.dim() == 1:
-        values = level * (1 + 0.1 * noise)
+        values = 1 + 0.1 * noise
     elif "conv1d" in name:
         values = 0.3 * noise
     elif name == "lm_head.weight":
         values = 0.1 * noise
     else:
         values = 0.02 * noise
-    return values.to(torch.float16)
+    return (level * values).to(torch.float16)
 
 
 def _named(module: str, matrix: Fp8 | Nvfp4, scheme: str, naming: str) -> Tensors:

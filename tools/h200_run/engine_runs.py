@@ -2,8 +2,8 @@
 
 Groups: prepare, texts, cut, attention, gpus, streams, triton; README.md says what each does. They can be run in one
 call or in several, in this order; what an earlier call left in the work folder is used. At the end a table; logs and
-results go to the folder that OUT names. The exit code is 1 when a step failed, a clear text was another, or an engine
-took another attention backend than it was told.
+results go to the folder that OUT names. The exit code is 1 when a step failed, a text was wrong, or an engine took
+another attention backend than it was told.
 """
 
 from __future__ import annotations

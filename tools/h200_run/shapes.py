@@ -26,10 +26,12 @@ of random values is nothing."""
 GEMMA4_LEVELS = {
     # Scores are not divided by the root of the head size, 256 or 512: as above, 2.6 and 3.6 remain.
     "k_norm.weight": 0.16,
+    # Logits get a standard deviation of 4, like those of the other models.
+    "embed_tokens.weight": 3.0,
     # What the layers add outweighs the token's own embedding 100 times, which the output head (the same matrix) would
     # else find again: a model that repeats its last token.
-    "post_attention_layernorm.weight": 24.0,
-    "post_feedforward_layernorm.weight": 24.0,
+    "post_attention_layernorm.weight": 72.0,
+    "post_feedforward_layernorm.weight": 72.0,
     "layer_scalar": 0.5,
 }
 
@@ -39,7 +41,8 @@ class Shape:
     """config: config.json without what describes the quantisation; scheme: how the module of a name is quantised
     ("nvfp4", "nvfp4-activations", "fp8" or None); naming: "compressed-tensors" or "modelopt"; vision_tokens: special
     tokens that the processor knows by these names, in the order of their ids from 1024 on; processor: which class of
-    transformers prepares images; levels: means of the language model's norms and scales whose names end so (1 else)."""
+    transformers prepares images; levels: what norms, scales and embeddings of the language model
+    whose names end so are multiplied by (1 else)."""
 
     config: dict[str, Any]
     scheme: Callable[[str], str | None]

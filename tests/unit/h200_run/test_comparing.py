@@ -43,12 +43,28 @@ def test_what_is_no_number_is_counted_and_told() -> None:
     assert "NOT FINITE" in str(found)
 
 
-def test_a_clear_text_has_to_be_the_same_and_a_near_tie_has_not() -> None:
-    clear, tie = answer([1, 2], [-1.0, -1.0], [0.5, 0.05]), answer([1, 2], [-1.0, -1.0], [0.5, 0.04])
-    other = answer([1, 3], [-1.0, -1.0], [0.5, 0.5])
-    found = compare([clear, other], [clear, tie])
-    assert (found.equal, found.clear, found.clear_equal, found.is_wrong) == (1, 1, 1, False)
-    assert "1/2 of 2 tokens, 1/1 clear, " in str(found)
-    found = compare([other, tie], [clear, tie])
-    assert (found.equal, found.clear, found.clear_equal, found.is_wrong) == (1, 1, 0, True)
-    assert "0/1 clear WRONG" in str(found)
+def test_a_text_may_part_at_a_near_tie_of_the_reference_only() -> None:
+    tie, other = answer([1, 2], [-1.0, -1.0], [0.5, 0.04]), answer([1, 3], [-1.0, -1.0], [0.5, 0.5])
+    found = compare([other], [tie])
+    assert (found.equal, found.is_wrong) == (0, False)
+    found = compare([tie], [other])
+    assert (found.equal, found.is_wrong) == (0, True)
+    assert "0/1 of 2 tokens WRONG, " in str(found)
+
+
+def test_the_worst_partings_are_told_first() -> None:
+    other = answer([2], [-1.0], [0.5])
+    found = compare([other] * 4, [answer([1], [-1.0], [margin]) for margin in (0.01, 0.03, 0.04, 0.02)])
+    assert str(found).endswith(
+        "part: "
+        + ", ".join(
+            f"prompt {prompt} at 0 (margins 0.5000 {margin:.4f})"
+            for prompt, margin in ((2, 0.04), (1, 0.03), (3, 0.02))
+        )
+        + " and 1 more"
+    )
+
+
+def test_the_same_text_is_wrong_with_log_probabilities_too_far_apart() -> None:
+    found = compare([answer([1], [-1.0], [0.5])], [answer([1], [-1.125], [0.5])])
+    assert (found.equal, found.is_wrong) == (1, True)
