@@ -2,8 +2,8 @@
 
     python3 bench/attention/run.py --extension DIR [--out OUT] [--quick] [--seconds N] [--peers .gpu-run/triton70.tar]
 
-DIR holds the built extension, vllm_volta/_C*.so, at any depth; vLLM is not needed. Claims against float64, errors next to
-SDPA's and Triton's, then times next to theirs. --peers: vLLM's Triton attention (pack_peers.py); without it those
+DIR holds the built extension, vllm_volta/_C*.so, at any depth; vLLM is not needed. Claims against float64, errors next
+to SDPA's and Triton's, then times next to theirs. --peers: vLLM's Triton attention (pack_peers.py); without it those
 columns are missing. Everything goes to --out too: claims.jsonl, errors.jsonl, performance.jsonl, machine.json.
 Without --correctness, --accuracy or --performance all three are done. Ends with 1 when a result is wrong, never for
 being slow.
@@ -56,7 +56,9 @@ def main() -> int:
     arguments.add_argument("--claims", default="", help="only claims whose name contains this")
     arguments.add_argument("--fragments", choices=["quad-pairs", "octets"], help="those of another GPU, for timing")
     arguments.add_argument("--seconds", type=float, help="begin no further batch after so many (80, quick 12)")
-    arguments.add_argument("--no-guard", action="store_true", help="leave out the run between guard zones")
+    arguments.add_argument(
+        "--no-guard", action="store_true", help="leave out the run between guard zones, as --quick does"
+    )
     arguments.add_argument("--seed", type=int, default=11)
     arguments.add_argument("--warm", type=int, help=argparse.SUPPRESS)
     given = arguments.parse_args()
@@ -82,7 +84,7 @@ def main() -> int:
         return warm(given, device)
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor() as pool:
         compiling = start_warming(given) if given.accuracy or given.performance else []
-        guarding = pool.submit(guarded, given) if given.correctness and not given.no_guard else None
+        guarding = pool.submit(guarded, given) if given.correctness and not (given.no_guard or given.quick) else None
         own = int(torch.ops.vllm_volta.panel_fragments(torch.zeros(1, device=device)))
         machine = {**machine_record(built), "fragments": own, "peers": given.peers.is_file()}
         print(" ".join(f"{key}={value}" for key, value in machine.items()), flush=True)
@@ -202,6 +204,7 @@ def performance(given: argparse.Namespace, device: torch.device, own: int, trito
 
     from bench.attention import performance as measuring
     from bench.attention import report
+    from bench.attention.operators import FRAGMENTS
     from bench.gpu.timing import copy_rate
 
     generator = torch.Generator(device).manual_seed(given.seed)
@@ -222,8 +225,8 @@ def performance(given: argparse.Namespace, device: torch.device, own: int, trito
     ]
     copying, half = copy_rate(), measuring.half_rate()
     print(
-        f"\ncopying: {copying / 1e9:.0f} GB/s, cuBLAS fp16: {half / 1e12:.0f} TFLOP/s; fragments "
-        f"{'quad pairs' if fragments == 0 else 'octets'}; random data, median of graph replays, decoding past the L2 cache"
+        f"\ncopying: {copying / 1e9:.0f} GB/s, cuBLAS fp16: {half / 1e12:.0f} TFLOP/s; "
+        f"{FRAGMENTS[fragments]}; random data, median of graph replays, decoding past the L2 cache"
     )
     pool = measuring.new_pool(max(256 << 20, *(measuring.numbers_of(batch) for batch in batches)), generator)
     until = time.monotonic() + seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import Iterable
@@ -25,7 +26,9 @@ def machine_record(built: Path) -> dict[str, object]:
 
 
 def driver_version() -> str:
-    """As nvidia-smi tells it."""
+    """As nvidia-smi tells it, where it is there."""
+    if shutil.which("nvidia-smi") is None:
+        return "unknown"
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip() else "unknown"
