@@ -41,6 +41,7 @@ VOLTA_ANYWHERE constexpr int padded_head_size(int head_size) { return pieces_of(
 // Split attention (for few rows and many keys): the keys of a row are dealt out to thread blocks of four warps.
 constexpr int SPLIT_WARPS = 4;
 constexpr int SPLIT_UNIT = SPLIT_WARPS * TILE_KEYS;  // keys: the least that a block gets
+constexpr int MOST_SPLIT_BLOCKS = 1024;              // blocks that work, however many are started
 // Tiled attention (for many rows): a thread block of eight warps has so many rows, and all of their keys.
 constexpr int TILED_WARPS = 8;
 VOLTA_ANYWHERE constexpr int tiled_rows_of_warp(int head_size) { return head_size <= 128 ? 32 : head_size <= 256 ? 16 : 8; }
@@ -93,9 +94,10 @@ struct PagedAttention {
 // largest logit (times log2 e) and the sum of exponentials of each row.
 VOLTA_ANYWHERE constexpr long long partial_floats(int blocks, int rows, int padded) { return 2ll * blocks * rows * (padded + 2); }
 
-// Split attention counts arrivals for each KV head, request and tile of `rows` rows.
+// Split attention counts arrivals at both results of each thread block, and for each KV head, request and tile of `rows`
+// rows.
 VOLTA_ANYWHERE constexpr long long arrival_counters(int tokens, int requests, int kv_heads, int group, int rows) {
-  return static_cast<long long>(kv_heads) * (static_cast<long long>(tokens) * group / rows + requests + 1);
+  return 2 * MOST_SPLIT_BLOCKS + static_cast<long long>(kv_heads) * (static_cast<long long>(tokens) * group / rows + requests + 1);
 }
 
 // Thread blocks of tiled attention for each KV head, at the least so many as have work.

@@ -224,9 +224,6 @@ void paged_attention(const Tensor& query, const Tensor& cache, const Tensor& out
                       (decodes < work.requests || decode_tokens == tokens),
                   "decode_tokens must be those of ", decodes, " of ", work.requests, " requests with ", tokens,
                   " tokens, they are ", decode_tokens);
-  STD_TORCH_CHECK(decode_tokens == 0 || (most_decode_queries >= 1 && most_decode_queries <= decode_tokens),
-                  "most_decode_queries must be between 1 and the ", decode_tokens, " tokens of decodes, it is ",
-                  most_decode_queries);
   if (tokens == 0) {
     return;
   }
@@ -237,7 +234,7 @@ void paged_attention(const Tensor& query, const Tensor& cache, const Tensor& out
   void* stream = current_stream(device);
   if (few > 0) {
     const SplitPlan plan = plan_split_attention(device, layout, work.head_size, work.group,
-                                                static_cast<int>(most_decode_queries));
+                                                whole(most_decode_queries, "most_decode_queries", 1));
     const AttentionWorkspace needed = plan.workspace(few, first, work.kv_heads, work.group);
     const Place place{device, "query"};
     PagedAttention decoding = work;

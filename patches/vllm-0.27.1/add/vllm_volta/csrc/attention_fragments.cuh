@@ -1,5 +1,6 @@
 // Which keys, values, queries and sums a lane has when a warp multiplies pieces of the cache (attention.h): 32 keys by 64
-// dimensions, 16 bytes in each of eight parts of a lane. `part(i)` gives part i, from registers or from shared memory.
+// dimensions, 16 bytes in each of eight parts of a lane. `part(i)` gives part i, from registers or from shared memory;
+// `after(i)` is told when it was used for the last time.
 //
 // Logits are keys times queries: 32 keys are the rows of the tensor cores' sums and 8 queries their columns, so that the
 // larger operand is the one that is read once. Results are values times exponentials, with dimensions for rows. The
@@ -25,6 +26,7 @@ struct QuadPairTiles {
   // Lanes that have sums of the same queries differ in these bits of their numbers.
   static constexpr int SHARED_BITS = 4;
   __device__ static constexpr int shared_bit(int i) { return i == 0 ? 1 : 2 << i; }
+  __device__ static bool is_first(int lane) { return (lane & 29) == 0; }
 
   __device__ static int row_in_eight(int lane) { return 4 * (lane / 16) + lane % 4; }
   __device__ static int first_key(int lane) { return 16 * (lane / 8 % 2) + 8 * (lane / 16) + 4 * (lane / 4 % 2) + 2 * (lane % 2); }
@@ -47,8 +49,8 @@ struct QuadPairTiles {
   __device__ static int sum_key(int lane, int i) { return first_key(lane) + i / 2 % 2; }
   __device__ static int sum_dim(int lane, int tile, int i) { return 8 * value_dims(lane) + 4 * tile + lane % 2 + (i & 2); }
 
-  template <int TILES, class Part>
-  __device__ static void multiply_keys(const Part& part, const uint4* queries, int stride, float (&sums)[TILES][8]) {
+  template <int TILES, class Part, class After>
+  __device__ static void multiply_keys(const Part& part, const After& after, const uint4* queries, int stride, float (&sums)[TILES][8]) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const uint4 key = part(i);
@@ -60,6 +62,7 @@ struct QuadPairTiles {
         multiply_m8n8k4(sums[tile], a, b);
         multiply_m8n8k4(sums[tile], a + 2, b + 2);
       }
+      after(i);
     }
   }
 
@@ -73,8 +76,9 @@ struct QuadPairTiles {
   }
 
   // sums[query tile][tile of dimensions]
-  template <int TILES, class Part>
-  __device__ static void multiply_values(const Part& part, const unsigned short* exponentials, float (&sums)[TILES][2][8]) {
+  template <int TILES, class Part, class After>
+  __device__ static void multiply_values(const Part& part, const After& after, const unsigned short* exponentials,
+                                         float (&sums)[TILES][2][8]) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const uint4 value = part(i);
@@ -86,6 +90,7 @@ struct QuadPairTiles {
         multiply_m8n8k4_columns(sums[tile][0], a, b);
         multiply_m8n8k4_columns(sums[tile][1], a + 2, b);
       }
+      after(i);
     }
   }
 };
@@ -96,6 +101,7 @@ struct OctetTiles {
   static constexpr int KEYS = 4;
   static constexpr int SHARED_BITS = 3;
   __device__ static constexpr int shared_bit(int i) { return 4 << i; }
+  __device__ static bool is_first(int lane) { return lane < 4; }
 
   __device__ static int key(int lane, int part) { return 16 * (lane / 16) + lane / 4 % 4 + 4 * (part % 4); }
   __device__ static int key_dims(int lane, int part) { return 4 * (part / 4) + lane % 4; }
@@ -110,8 +116,8 @@ struct OctetTiles {
   __device__ static int sum_key(int lane, int i) { return key(lane, i / 2); }
   __device__ static int sum_dim(int lane, int tile, int i) { return 8 * (lane / 4) + 4 * tile + i / 2; }
 
-  template <int TILES, class Part>
-  __device__ static void multiply_keys(const Part& part, const uint4* queries, int stride, float (&sums)[TILES][8]) {
+  template <int TILES, class Part, class After>
+  __device__ static void multiply_keys(const Part& part, const After& after, const uint4* queries, int stride, float (&sums)[TILES][8]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const uint4 keys[4] = {part(4 * half), part(4 * half + 1), part(4 * half + 2), part(4 * half + 3)};
@@ -124,6 +130,10 @@ struct OctetTiles {
         multiply_m32n8k16(sums[tile], first, b);
         multiply_m32n8k16(sums[tile], second, b + 2);
       }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        after(4 * half + i);
+      }
     }
   }
 
@@ -135,8 +145,9 @@ struct OctetTiles {
     }
   }
 
-  template <int TILES, class Part>
-  __device__ static void multiply_values(const Part& part, const unsigned short* exponentials, float (&sums)[TILES][2][8]) {
+  template <int TILES, class Part, class After>
+  __device__ static void multiply_values(const Part& part, const After& after, const unsigned short* exponentials,
+                                         float (&sums)[TILES][2][8]) {
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
       const uint4 values[4] = {part(4 * step), part(4 * step + 1), part(4 * step + 2), part(4 * step + 3)};
@@ -152,6 +163,10 @@ struct OctetTiles {
         const unsigned int b[2] = {pairs.x, pairs.y};
         multiply_m32n8k16(sums[tile][0], first, b);
         multiply_m32n8k16(sums[tile][1], second, b);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        after(4 * step + i);
       }
     }
   }

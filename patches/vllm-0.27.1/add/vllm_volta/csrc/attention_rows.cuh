@@ -132,6 +132,7 @@ __device__ __forceinline__ void stage_queries(const PagedAttention& work, const 
   const int rows = request.tokens * work.group;
   const __half* query = static_cast<const __half*>(work.query);
   constexpr int PARTS = padded_head_size(HEAD) / 8;
+#pragma unroll 2
   for (int i = threadIdx.x; i < ROWS * PARTS; i += THREADS) {
     const int row = i / PARTS;
     const int dims = i % PARTS;
@@ -147,38 +148,66 @@ __device__ __forceinline__ void stage_queries(const PagedAttention& work, const 
   }
 }
 
+// The references of a lane's rows in its registers.
+template <class Tiles, int TILES>
+struct HeldReferences {
+  float rows[TILES][Tiles::COLUMNS];
+
+  __device__ float get(int, int tile, int column) const { return rows[tile][column]; }
+  __device__ void set(int, int tile, int column, float value) { rows[tile][column] = value; }
+};
+
+// The references of a warp's rows in shared memory, where registers are short.
+template <class Tiles>
+struct SharedReferences {
+  float* rows;
+
+  __device__ float get(int lane, int tile, int column) const { return rows[8 * tile + Tiles::query(lane, column)]; }
+  __device__ void set(int lane, int tile, int column, float value) {
+    if (Tiles::is_first(lane)) {
+      rows[8 * tile + Tiles::query(lane, column)] = value;
+    }
+  }
+};
+
 // Softmax of the rows that a warp has, while keys come: the reference that logits (times log2 e) are seen from, and what
 // this lane has of the sum of exponentials, for each row that it has sums of.
-template <class Tiles, int TILES>
+template <class Tiles, int TILES, class References>
 struct Softmax {
-  float reference[TILES][Tiles::COLUMNS];
+  References references;
   float sum[TILES][Tiles::COLUMNS];
 
-  __device__ Softmax() {
+  __device__ Softmax(int lane, const References& where) : references(where) {
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
 #pragma unroll
       for (int column = 0; column < Tiles::COLUMNS; ++column) {
-        reference[tile][column] = LOWEST;
+        references.set(lane, tile, column, LOWEST);
         sum[tile][column] = 0;
       }
     }
+    meet_warp();
   }
 
   // Logits become exponentials. A reference moves only when a logit is far above it: then `rescale(tile, column, factor)`
   // is told by what earlier results must be multiplied.
   template <class Rescale>
-  __device__ void add(float (&logits)[TILES][8], const Rescale& rescale) {
+  __device__ void add(int lane, float (&logits)[TILES][8], const Rescale& rescale) {
+    float reference[TILES][Tiles::COLUMNS];
     bool is_above = false;
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
+#pragma unroll
+      for (int column = 0; column < Tiles::COLUMNS; ++column) {
+        reference[tile][column] = references.get(lane, tile, column);
+      }
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         is_above |= logits[tile][i] > reference[tile][Tiles::column(i)] + SLACK;
       }
     }
     if (any_lane(is_above)) {
-      move(logits, rescale);
+      move(lane, logits, reference, rescale);
     }
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
@@ -207,7 +236,8 @@ struct Softmax {
 
  private:
   template <class Rescale>
-  __device__ void move(const float (&logits)[TILES][8], const Rescale& rescale) {
+  __device__ void move(int lane, const float (&logits)[TILES][8], float (&reference)[TILES][Tiles::COLUMNS],
+                       const Rescale& rescale) {
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
       float largest[Tiles::COLUMNS];
@@ -227,10 +257,12 @@ struct Softmax {
         }
         const float factor = power_of_two(reference[tile][column] - largest[column]);
         reference[tile][column] = largest[column];
+        references.set(lane, tile, column, largest[column]);
         sum[tile][column] *= factor;
         rescale(tile, column, factor);
       }
     }
+    meet_warp();
   }
 };
 

@@ -4,7 +4,7 @@
 // after tile. Thread block b of `gridDim.x` does the units from floor(b * units / blocks) to floor((b + 1) * units /
 // blocks). Within it each warp has every fourth tile of 32 keys, which go from memory to registers and are fragments at
 // once; while one piece is multiplied the next is on its way. What several blocks have of the same rows is merged by the
-// one that arrives last, in order of keys.
+// one that arrives last, in order of keys; what many have, in two steps, by groups of blocks first.
 
 #pragma once
 
@@ -101,7 +101,6 @@ struct SplitItem {
   int first_row;
   int first_block;  // of those that have these rows
   int last_block;
-  bool has_first_keys;
   unsigned int* arrivals;
 };
 
@@ -137,10 +136,9 @@ struct SplitWalk {
     item.first_row = row_tile * ROWS;
     item.first_block = shares.block_of(begin_of_tile);
     item.last_block = shares.block_of(begin_of_tile + split.units_of_tile - 1);
-    item.has_first_keys = first_unit == 0;
     // Tiles of rows of all requests before, at the most.
     const long long tiles_before = static_cast<long long>(split.request.first_token) * work.group / ROWS + place.request;
-    item.arrivals = work.arrivals + (tiles_before + row_tile) * work.kv_heads + item.head;
+    item.arrivals = work.arrivals + 2 * MOST_SPLIT_BLOCKS + (tiles_before + row_tile) * work.kv_heads + item.head;
     unit += last_unit - first_unit;
     place.unit += last_unit - first_unit;
   }
@@ -153,43 +151,26 @@ struct HeldPiece {
   __device__ uint4 operator()(int part) const { return parts[part]; }
 };
 
-// A tile of 32 keys for one lane.
+// Where the 32 keys of a tile are: two groups.
 template <class Tiles, int HEAD>
 struct SplitTile {
   const __half* groups[2];
-  int first_key;
-  bool is_whole;            // some row may see all of its keys
 
-  __device__ SplitTile(const Groups<HEAD>& all, const KeySpan& span, int first)
-      : groups{all.of(first), all.of(first + CACHE_GROUP)}, first_key(first), is_whole(span.has_tile(first)) {}
+  __device__ SplitTile(const Groups<HEAD>& all, int first_key) : groups{all.of(first_key), all.of(first_key + CACHE_GROUP)} {}
 
-  __device__ HeldPiece load_keys(int lane, int piece) const {
-    HeldPiece held;
+  __device__ uint4 load_keys(int lane, int piece, int part) const {
     const __half* const keys = Tiles::key(lane, 0) < CACHE_GROUP ? groups[0] : groups[1];
-#pragma unroll
-    for (int part = 0; part < 8; ++part) {
-      const int dims = 8 * piece + Tiles::key_dims(lane, part);
-      held.parts[part] = make_uint4(0, 0, 0, 0);
-      if (8 * dims < HEAD) {
-        held.parts[part] = load_streamed(key_part(keys, Tiles::key(lane, part), dims));
-      }
-    }
-    return held;
+    const int dims = 8 * piece + Tiles::key_dims(lane, part);
+    return 8 * dims < HEAD ? load_streamed(key_part(keys, Tiles::key(lane, part), dims)) : make_uint4(0, 0, 0, 0);
   }
 
-  // Values that no row sees are zero: their exponentials are, but zero times infinity would be no number.
-  __device__ HeldPiece load_values(const KeySpan& span, int lane, int piece) const {
-    HeldPiece held;
+  // Values that no row sees are zero: their exponentials are, but zero times infinity would be no number. is_whole: some
+  // row may see all of them.
+  __device__ uint4 load_values(const KeySpan& span, bool is_whole, int first_key, int lane, int piece, int part) const {
     const int dims = 8 * piece + Tiles::value_dims(lane);
-#pragma unroll
-    for (int part = 0; part < 8; ++part) {
-      const int key = Tiles::value_key(lane, part);
-      held.parts[part] = make_uint4(0, 0, 0, 0);
-      if (8 * dims < HEAD && (is_whole || span.has(first_key + key))) {
-        held.parts[part] = load_streamed(value_part<HEAD>(groups[part / 4], key, dims));
-      }
-    }
-    return held;
+    const int key = Tiles::value_key(lane, part);
+    const bool is_there = 8 * dims < HEAD && (is_whole || span.has(first_key + key));
+    return is_there ? load_streamed(value_part<HEAD>(groups[part / 4], key, dims)) : make_uint4(0, 0, 0, 0);
   }
 };
 
@@ -200,9 +181,16 @@ struct SplitAttention {
   static constexpr int PIECES = pieces_of(HEAD);
   static constexpr int PADDED = padded_head_size(HEAD);
   static constexpr int QUADS = ROWS * PADDED / 4;
+  static constexpr int STRIDE = ROWS + 2;  // of staged queries, from eight dimensions to the next
+  // Results that are merged in one step, at the most: the root of the most there can be, and in one step if so few.
+  static constexpr int MOST_PARTS = 32;
+  static constexpr int FEW_PARTS = 8;
+  // Where registers are short, a piece takes the place of the one before, part by part; else it has its own.
+  static constexpr bool REFILLS = PADDED * TILES >= 512;
+  static_assert(MOST_PARTS * MOST_PARTS == MOST_SPLIT_BLOCKS);
 
   struct Shared {
-    uint4 queries[PADDED / 8 * (ROWS + 2)];
+    uint4 queries[PADDED / 8 * STRIDE];
     float4 sums[QUADS];
     unsigned short exponentials[SPLIT_WARPS][ROWS * EXPONENTIALS_STRIDE];
     float references[SPLIT_WARPS][ROWS];
@@ -210,21 +198,66 @@ struct SplitAttention {
     int positions[ROWS];
     SplitWalk walk;
     SplitItem<HEAD> item;
+    float part_references[MOST_PARTS][ROWS];
+    float part_sums[MOST_PARTS][ROWS];
     bool arrived_last;
   };
 
   // One warp's rows and keys.
   struct Warp {
     float sums[PIECES][TILES][2][8];
-    Softmax<Tiles, TILES> softmax;
+    Softmax<Tiles, TILES, HeldReferences<Tiles, TILES>> softmax;
 
+    __device__ explicit Warp(int lane) : softmax(lane, {}) {}
     __device__ void add_keys(const PagedAttention& work, Shared& shared, int lane, int warp);
   };
 
-  // Where a thread block keeps what it has of rows that others have too: it has at most two such tiles of rows, and of one
-  // of them it has the first keys.
-  __device__ static float* partial_of(const PagedAttention& work, int block, bool has_first_keys) {
-    return work.partial + (2ll * block + (has_first_keys ? 1 : 0)) * (ROWS * (PADDED + 2));
+  // Multiplies the piece of keys that is held, and puts the following one, which is on its way meanwhile, in its place.
+  template <class Following>
+  __device__ __forceinline__ static void multiply_keys(HeldPiece& held, const Following& following, const uint4* queries,
+                                                       float (&logits)[TILES][8]) {
+    if constexpr (REFILLS) {
+      const auto refill = [&](int part) { held.parts[part] = following(part); };
+      Tiles::template multiply_keys<TILES>(held, refill, queries, STRIDE, logits);
+    } else {
+      const HeldPiece next = all_parts(following);
+      Tiles::template multiply_keys<TILES>(held, [](int) {}, queries, STRIDE, logits);
+      held = next;
+    }
+  }
+
+  // The same with values.
+  template <class Following>
+  __device__ __forceinline__ static void multiply_values(HeldPiece& held, const Following& following,
+                                                         const unsigned short* exponentials,
+                                                         float (&sums)[TILES][2][8]) {
+    if constexpr (REFILLS) {
+      const auto refill = [&](int part) { held.parts[part] = following(part); };
+      Tiles::template multiply_values<TILES>(held, refill, exponentials, sums);
+    } else {
+      const HeldPiece next = all_parts(following);
+      Tiles::template multiply_values<TILES>(held, [](int) {}, exponentials, sums);
+      held = next;
+    }
+  }
+
+  template <class Part>
+  __device__ __forceinline__ static HeldPiece all_parts(const Part& part) {
+    HeldPiece piece;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      piece.parts[i] = part(i);
+    }
+    return piece;
+  }
+
+  // The number of what a thread block has of rows that others have too: it has at most two such tiles of rows, and of one of
+  // them it has the first keys.
+  __device__ static int result_of(const SplitItem<HEAD>& item, int block) {
+    return 2 * block + (block == item.first_block ? 1 : 0);
+  }
+  __device__ static float* partial_of(const PagedAttention& work, const SplitItem<HEAD>& item, int block) {
+    return work.partial + static_cast<long long>(result_of(item, block)) * (ROWS * (PADDED + 2));
   }
 
   __device__ static void write_row(const PagedAttention& work, const Request& request, int head, int row, int dim,
@@ -237,29 +270,105 @@ struct SplitAttention {
     }
   }
 
-  // Merges what the thread blocks `first` to `last` have of a tile of rows, in this order, and writes the result.
-  __device__ static void write_merged(const PagedAttention& work, const Request& request, int head, int first_row, int first,
-                                      int last) {
-    for (int quad = threadIdx.x; quad < QUADS; quad += THREADS) {
-      const int row = quad / (PADDED / 4);
+  // Merges what `count` thread blocks have of a tile of rows: `first`, `first + step` and so on, in this order. The result
+  // is what `first` has then, or the rows themselves if it is all there is.
+  __device__ static void merge_blocks(const PagedAttention& work, Shared& shared, int first, int count, int step,
+                                      bool is_all) {
+    const SplitItem<HEAD>& item = shared.item;
+    for (int i = threadIdx.x; i < count * ROWS; i += THREADS) {
+      const int row = i % ROWS;
+      const float* partial = partial_of(work, item, first + i / ROWS * step) + ROWS * PADDED;
+      shared.part_references[i / ROWS][row] = load_shared_result(partial + row);
+      shared.part_sums[i / ROWS][row] = load_shared_result(partial + ROWS + row);
+    }
+    __syncthreads();
+    if (threadIdx.x < ROWS) {
+      const int row = threadIdx.x;
       float reference = LOWEST;
-      for (int block = first; block <= last; ++block) {
-        reference = fmaxf(reference, load_shared_result(partial_of(work, block, block == first) + ROWS * PADDED + row));
+      for (int part = 0; part < count; ++part) {
+        reference = fmaxf(reference, shared.part_references[part][row]);
       }
       float sum = 0;
+      for (int part = 0; part < count; ++part) {
+        const float factor = power_of_two(shared.part_references[part][row] - reference);
+        sum += factor * shared.part_sums[part][row];
+        shared.part_references[part][row] = factor;
+      }
+      shared.references[0][row] = reference;
+      shared.sums_of_exponentials[0][row] = sum;
+    }
+    __syncthreads();
+    for (int quad = threadIdx.x; quad < QUADS; quad += THREADS) {
+      const int row = quad / (PADDED / 4);
       float4 sums = make_float4(0, 0, 0, 0);
-      for (int block = first; block <= last; ++block) {
-        const float* partial = partial_of(work, block, block == first);
-        const float factor = power_of_two(load_shared_result(partial + ROWS * PADDED + row) - reference);
-        const float4 more = load_shared_result(reinterpret_cast<const float4*>(partial) + quad);
-        sum += factor * load_shared_result(partial + ROWS * PADDED + ROWS + row);
+#pragma unroll 4
+      for (int part = 0; part < count; ++part) {
+        const float4 more =
+            load_shared_result(reinterpret_cast<const float4*>(partial_of(work, item, first + part * step)) + quad);
+        const float factor = shared.part_references[part][row];
         sums.x += factor * more.x;
         sums.y += factor * more.y;
         sums.z += factor * more.z;
         sums.w += factor * more.w;
       }
-      write_row(work, request, head, first_row + row, quad % (PADDED / 4) * 4, sums,
-                with_sink(work, head, first_row + row, reference, sum));
+      const float reference = shared.references[0][row];
+      const float sum = shared.sums_of_exponentials[0][row];
+      if (is_all) {
+        write_row(work, item.request, item.head, item.first_row + row, quad % (PADDED / 4) * 4, sums,
+                  with_sink(work, item.head, item.first_row + row, reference, sum));
+      } else {
+        float* partial = partial_of(work, item, first);
+        reinterpret_cast<float4*>(partial)[quad] = sums;
+        if (quad % (PADDED / 4) == 0) {
+          partial[ROWS * PADDED + row] = reference;
+          partial[ROWS * PADDED + ROWS + row] = sum;
+        }
+      }
+    }
+  }
+
+  // Whether this thread block is the last of `count` that come here; then what the others wrote before can be read, and the
+  // counter is zero again.
+  __device__ static bool arrives_last(Shared& shared, unsigned int* counter, int count) {
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      shared.arrived_last = atomicAdd(counter, 1u) == static_cast<unsigned int>(count - 1);
+      if (shared.arrived_last) {
+        *counter = 0;
+      }
+    }
+    __syncthreads();
+    __threadfence();
+    return shared.arrived_last;
+  }
+
+  // Leaves what this thread block has of a tile of rows where the last of those that share them finds it.
+  __device__ static void share_rows(const PagedAttention& work, Shared& shared) {
+    const SplitItem<HEAD>& item = shared.item;
+    float* partial = partial_of(work, item, blockIdx.x);
+    for (int quad = threadIdx.x; quad < QUADS; quad += THREADS) {
+      reinterpret_cast<float4*>(partial)[quad] = shared.sums[quad];
+    }
+    if (threadIdx.x < ROWS) {
+      const float2 merged = merged_row(shared, threadIdx.x);
+      partial[ROWS * PADDED + threadIdx.x] = merged.x;
+      partial[ROWS * PADDED + ROWS + threadIdx.x] = merged.y;
+    }
+    const int count = item.last_block - item.first_block + 1;
+    int step = 1;
+    if (count > FEW_PARTS) {
+      step = static_cast<int>(ceilf(sqrtf(static_cast<float>(count))));
+      const int first = item.first_block + (static_cast<int>(blockIdx.x) - item.first_block) / step * step;
+      const int parts = min(step, item.last_block - first + 1);
+      if (!arrives_last(shared, work.arrivals + result_of(item, first), parts)) {
+        return;
+      }
+      merge_blocks(work, shared, first, parts, 1, false);
+    }
+    const int parts = rounded_up(count, step);
+    if (arrives_last(shared, item.arrivals, parts)) {
+      merge_blocks(work, shared, item.first_block, parts, step, true);
     }
   }
 
@@ -271,7 +380,7 @@ struct SplitAttention {
 #pragma unroll
       for (int column = 0; column < Tiles::COLUMNS; ++column) {
         const int row = 8 * tile + Tiles::query(lane, column);
-        shared.references[warp][row] = mine.softmax.reference[tile][column];
+        shared.references[warp][row] = mine.softmax.references.get(lane, tile, column);
         shared.sums_of_exponentials[warp][row] = mine.softmax.sum[tile][column];
       }
     }
@@ -286,7 +395,7 @@ struct SplitAttention {
         for (int other = 0; other < SPLIT_WARPS; ++other) {
           reference = fmaxf(reference, shared.references[other][8 * tile + Tiles::query(lane, column)]);
         }
-        factors[tile][column] = power_of_two(mine.softmax.reference[tile][column] - reference);
+        factors[tile][column] = power_of_two(mine.softmax.references.get(lane, tile, column) - reference);
       }
     }
     float* sums = reinterpret_cast<float*>(shared.sums);
@@ -335,6 +444,13 @@ template <class Tiles, int HEAD, int TILES>
 __device__ __forceinline__ void SplitAttention<Tiles, HEAD, TILES>::Warp::add_keys(const PagedAttention& work, Shared& shared,
                                                                                    int lane, int warp) {
   const SplitItem<HEAD>& item = shared.item;
+  const int end = item.mine.end;
+  int first = item.mine.first + warp * TILE_KEYS;
+  using Tile = SplitTile<Tiles, HEAD>;
+  Tile tile(item.groups, min(first, end - 1));
+  HeldPiece held = all_parts([&](int part) { return tile.load_keys(lane, 0, part); });
+  stage_queries<ROWS, HEAD, THREADS>(work, item.request, item.head, item.first_row, shared.queries, shared.positions);
+  __syncthreads();
 #pragma unroll
   for (int piece = 0; piece < PIECES; ++piece) {
 #pragma unroll
@@ -345,32 +461,25 @@ __device__ __forceinline__ void SplitAttention<Tiles, HEAD, TILES>::Warp::add_ke
       }
     }
   }
-  const int end = item.mine.end;
-  int first = item.mine.first + warp * TILE_KEYS;
-  if (first >= end) {
-    return;
-  }
-  constexpr int STRIDE = ROWS + 2;
   const uint4* queries = shared.queries + Tiles::queries(lane, STRIDE);
   unsigned short* exponentials = shared.exponentials[warp];
-  using Tile = SplitTile<Tiles, HEAD>;
-  Tile tile(item.groups, item.keys, first);
-  HeldPiece held = tile.load_keys(lane, 0);
   for (; first < end; first += SPLIT_UNIT) {
     const bool is_last = first + SPLIT_UNIT >= end;
-    const Tile next(item.groups, item.keys, is_last ? first : first + SPLIT_UNIT);
+    const Tile next(item.groups, is_last ? first : first + SPLIT_UNIT);
+    const bool is_whole = item.keys.has_tile(first);
     float values[TILES][8] = {};
 #pragma unroll
     for (int piece = 0; piece < PIECES; ++piece) {
-      const HeldPiece following =
-          piece + 1 < PIECES ? tile.load_keys(lane, piece + 1) : tile.load_values(item.keys, lane, 0);
-      Tiles::template multiply_keys<TILES>(held, queries + 8 * piece * STRIDE, STRIDE, values);
-      held = following;
+      const auto following = [&](int part) {
+        return piece + 1 < PIECES ? tile.load_keys(lane, piece + 1, part)
+                                  : tile.load_values(item.keys, is_whole, first, lane, 0, part);
+      };
+      multiply_keys(held, following, queries + 8 * piece * STRIDE, values);
     }
     item.logits.template make<Tiles, TILES>(
         work, item.head, lane, item.first_row, first, shared.positions,
         item.logits.is_masked(work, first, shared.positions[0], shared.positions[ROWS - 1]), values);
-    softmax.add(values, [&](int each, int column, float factor) {
+    softmax.add(lane, values, [&](int each, int column, float factor) {
 #pragma unroll
       for (int piece = 0; piece < PIECES; ++piece) {
 #pragma unroll
@@ -389,14 +498,12 @@ __device__ __forceinline__ void SplitAttention<Tiles, HEAD, TILES>::Warp::add_ke
     meet_warp();
 #pragma unroll
     for (int piece = 0; piece < PIECES; ++piece) {
-      HeldPiece following = held;
-      if (piece + 1 < PIECES) {
-        following = tile.load_values(item.keys, lane, piece + 1);
-      } else if (!is_last) {
-        following = next.load_keys(lane, 0);
-      }
-      Tiles::template multiply_values<TILES>(held, exponentials + Tiles::exponentials(lane), sums[piece]);
-      held = following;
+      const auto following = [&](int part) {
+        return piece + 1 < PIECES ? tile.load_values(item.keys, is_whole, first, lane, piece + 1, part)
+               : is_last          ? make_uint4(0, 0, 0, 0)
+                                  : next.load_keys(lane, 0, part);
+      };
+      multiply_values(held, following, exponentials + Tiles::exponentials(lane), sums[piece]);
     }
     meet_warp();
     tile = next;
@@ -411,7 +518,7 @@ __device__ __forceinline__ void SplitAttention<Tiles, HEAD, TILES>::run(const Pa
   if (warp == 0) {
     const unsigned int units = SplitWork<ROWS>::total(work, lane);
     // A block without a unit would never arrive where others wait for it.
-    const SplitShares shares{units, min(units, gridDim.x)};
+    const SplitShares shares{units, min(units, min(gridDim.x, static_cast<unsigned int>(MOST_SPLIT_BLOCKS)))};
     SplitWalk walk{shares, {0, 0}, 0, 0};
     if (blockIdx.x < shares.blocks) {
       walk.unit = shares.begin(blockIdx.x);
@@ -430,14 +537,11 @@ __device__ __forceinline__ void SplitAttention<Tiles, HEAD, TILES>::run(const Pa
       shared.walk.template next<HEAD, ROWS>(work, shared.item);
     }
     __syncthreads();
-    stage_queries<ROWS, HEAD, THREADS>(work, item.request, item.head, item.first_row, shared.queries, shared.positions);
-    __syncthreads();
-    Warp rows;
+    Warp rows(lane);
     rows.add_keys(work, shared, lane, warp);
     merge_warps(shared, rows, lane, warp);
 
-    const unsigned int others = item.last_block - item.first_block;
-    if (others == 0) {
+    if (item.last_block == item.first_block) {
       for (int quad = threadIdx.x; quad < QUADS; quad += THREADS) {
         const int row = quad / (PADDED / 4);
         const float2 merged = merged_row(shared, row);
@@ -446,28 +550,7 @@ __device__ __forceinline__ void SplitAttention<Tiles, HEAD, TILES>::run(const Pa
       }
       continue;
     }
-    float* partial = partial_of(work, blockIdx.x, item.has_first_keys);
-    for (int quad = threadIdx.x; quad < QUADS; quad += THREADS) {
-      reinterpret_cast<float4*>(partial)[quad] = shared.sums[quad];
-    }
-    if (threadIdx.x < ROWS) {
-      const float2 merged = merged_row(shared, threadIdx.x);
-      partial[ROWS * PADDED + threadIdx.x] = merged.x;
-      partial[ROWS * PADDED + ROWS + threadIdx.x] = merged.y;
-    }
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      shared.arrived_last = atomicAdd(item.arrivals, 1u) == others;
-    }
-    __syncthreads();
-    if (shared.arrived_last) {
-      __threadfence();
-      write_merged(work, item.request, item.head, item.first_row, item.first_block, item.last_block);
-      if (threadIdx.x == 0) {
-        *item.arrivals = 0;
-      }
-    }
+    share_rows(work, shared);
   }
 }
 
@@ -478,13 +561,13 @@ __device__ __forceinline__ void SplitAttention<Tiles, HEAD, TILES>::run(const Pa
     SplitAttention<TILES, HEAD, ROWS / 8>::run(work);                                        \
   }
 #define VOLTA_SPLIT_KERNELS(NAME, TILES)    \
-  VOLTA_SPLIT_KERNEL(NAME, TILES, 64, 8, 4)   \
-  VOLTA_SPLIT_KERNEL(NAME, TILES, 64, 16, 3)  \
-  VOLTA_SPLIT_KERNEL(NAME, TILES, 80, 8, 3)   \
+  VOLTA_SPLIT_KERNEL(NAME, TILES, 64, 8, 3)   \
+  VOLTA_SPLIT_KERNEL(NAME, TILES, 64, 16, 2)  \
+  VOLTA_SPLIT_KERNEL(NAME, TILES, 80, 8, 2)   \
   VOLTA_SPLIT_KERNEL(NAME, TILES, 80, 16, 2)  \
-  VOLTA_SPLIT_KERNEL(NAME, TILES, 96, 8, 3)   \
+  VOLTA_SPLIT_KERNEL(NAME, TILES, 96, 8, 2)   \
   VOLTA_SPLIT_KERNEL(NAME, TILES, 96, 16, 2)  \
-  VOLTA_SPLIT_KERNEL(NAME, TILES, 128, 8, 3)  \
+  VOLTA_SPLIT_KERNEL(NAME, TILES, 128, 8, 2)  \
   VOLTA_SPLIT_KERNEL(NAME, TILES, 128, 16, 2) \
   VOLTA_SPLIT_KERNEL(NAME, TILES, 256, 8, 2)  \
   VOLTA_SPLIT_KERNEL(NAME, TILES, 256, 16, 2) \

@@ -56,6 +56,17 @@ struct TiledAttention {
   static_assert(TILE_KEYS * PIECE_DIMS / 8 == THREADS, "each thread has one part of a piece on its way");
   static_assert(STAGED_KEYS * PIECE_DIMS / 8 <= STAGED_PARTS, "a piece of keys fits where one of values does");
 
+  // What is the same for all threads, in shared memory, so that no registers hold it.
+  struct Shared {
+    Request request;
+    Groups<HEAD> groups;
+    Logits logits;
+    KeySpan span;
+    int positions[ROWS];
+    float references[ROWS];
+  };
+  using WarpSoftmax = Softmax<Tiles, TILES, SharedReferences<Tiles>>;
+
   // What a thread loads of a tile of 32 keys: of each piece of keys 16 bytes, of each piece of values 16 bytes.
   struct Loader {
     const __half* keys;
@@ -96,42 +107,49 @@ struct TiledAttention {
   }
 
   __device__ static void run(const PagedAttention& work) {
-    __shared__ int positions[ROWS];
+    __shared__ Shared shared;
     uint4* const queries = dynamic_shared<uint4>();
     uint4* const staged = queries + query_bytes(ROWS, PADDED) / 16;
-    unsigned short* const all_exponentials = reinterpret_cast<unsigned short*>(staged + 2 * STAGED_PARTS);
     const int lane = threadIdx.x % 32;
-    const int warp = threadIdx.x / 32;
+    const int warp_row = threadIdx.x / 32 * WARP_ROWS;
     const int head = blockIdx.y;
     const TiledPlace place = tiled_place<ROWS>(work, lane, blockIdx.x);
     if (place.block < 0) {
       return;
     }
-    const Request request(work, place.request);
     const int first_row = place.block * ROWS;
-    const int rows = request.tokens * work.group;
-    stage_queries<ROWS, HEAD, THREADS>(work, request, head, first_row, queries, positions);
+    if (threadIdx.x == 0) {
+      shared.request = Request(work, place.request);
+      shared.groups = Groups<HEAD>(work, place.request, shared.request.length, head);
+      shared.logits = Logits(work, place.request, shared.request.length);
+    }
     __syncthreads();
-    const KeySpan span = visible_keys(work, place.request, request.length, positions[0], positions[ROWS - 1]);
-    const Groups<HEAD> groups(work, place.request, request.length, head);
-    const Logits logits(work, place.request, request.length);
-    const int warp_row = warp * WARP_ROWS;
-    const int* const warp_positions = positions + warp_row;
-    const bool has_rows = first_row + warp_row < rows;
-    const KeySpan warp_span = visible_keys(work, place.request, request.length, warp_positions[0], warp_positions[WARP_ROWS - 1]);
+    stage_queries<ROWS, HEAD, THREADS>(work, shared.request, head, first_row, queries, shared.positions);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      shared.span =
+          visible_keys(work, place.request, shared.request.length, shared.positions[0], shared.positions[ROWS - 1]);
+    }
+    const int* const positions = shared.positions + warp_row;
+    const bool has_rows = first_row + warp_row < shared.request.tokens * work.group;
+    KeySpan warp_span =
+        visible_keys(work, place.request, shared.request.length, positions[0], positions[WARP_ROWS - 1]);
+    warp_span.end = has_rows ? warp_span.end : 0;
     const uint4* const warp_queries = queries + warp_row + Tiles::queries(lane, STRIDE);
-    unsigned short* const exponentials = all_exponentials + warp_row * EXPONENTIALS_STRIDE;
+    unsigned short* const exponentials =
+        reinterpret_cast<unsigned short*>(staged + 2 * STAGED_PARTS) + warp_row * EXPONENTIALS_STRIDE;
+    __syncthreads();
 
     float sums[PIECES][TILES][2][8] = {};
-    Softmax<Tiles, TILES> softmax;
-    Loader loader(groups, span, span.first);
+    WarpSoftmax softmax(lane, {shared.references + warp_row});
+    Loader loader(shared.groups, shared.span, shared.span.first);
     store_keys(staged, loader.load_keys(0));
     __syncthreads();
     int buffer = 0;
-    for (int first = span.first; first < span.end; first += TILE_KEYS) {
-      const bool is_last = first + TILE_KEYS >= span.end;
-      const Loader next(groups, span, is_last ? first : first + TILE_KEYS);
-      const bool has_keys = has_rows && first < warp_span.end && first + TILE_KEYS > warp_span.visible;
+    for (int first = shared.span.first; first < shared.span.end; first += TILE_KEYS) {
+      const bool is_last = first + TILE_KEYS >= shared.span.end;
+      const Loader next(shared.groups, shared.span, is_last ? first : first + TILE_KEYS);
+      const bool has_keys = first < warp_span.end && first + TILE_KEYS > warp_span.visible;
       float values[TILES][8] = {};
 #pragma unroll
       for (int piece = 0; piece < PIECES; ++piece) {
@@ -139,7 +157,7 @@ struct TiledAttention {
         if (has_keys) {
           const uint4* const keys = staged + buffer * STAGED_PARTS;
           const auto part = [&](int i) { return keys[Tiles::key_dims(lane, i) * STAGED_KEYS + Tiles::key(lane, i)]; };
-          Tiles::template multiply_keys<TILES>(part, warp_queries + 8 * piece * STRIDE, STRIDE, values);
+          Tiles::template multiply_keys<TILES>(part, [](int) {}, warp_queries + 8 * piece * STRIDE, STRIDE, values);
         }
         buffer ^= 1;
         if (piece + 1 < PIECES) {
@@ -150,10 +168,10 @@ struct TiledAttention {
         __syncthreads();
       }
       if (has_keys) {
-        logits.make<Tiles, TILES>(
-            work, head, lane, first_row + warp_row, first, warp_positions,
-            logits.is_masked(work, first, warp_positions[0], warp_positions[WARP_ROWS - 1]), values);
-        softmax.add(values, [&](int tile, int column, float factor) {
+        const bool is_masked = shared.logits.is_masked(work, first, positions[0], positions[WARP_ROWS - 1]);
+        shared.logits.template make<Tiles, TILES>(work, head, lane, first_row + warp_row, first, positions, is_masked,
+                                                  values);
+        softmax.add(lane, values, [&](int tile, int column, float factor) {
 #pragma unroll
           for (int piece = 0; piece < PIECES; ++piece) {
 #pragma unroll
@@ -182,7 +200,7 @@ struct TiledAttention {
         if (has_keys) {
           const uint4* const values_staged = staged + buffer * STAGED_PARTS + Tiles::value_dims(lane);
           const auto part = [&](int i) { return values_staged[Tiles::value_key(lane, i) * STAGED_VALUE_PARTS]; };
-          Tiles::template multiply_values<TILES>(part, exponentials + Tiles::exponentials(lane), sums[piece]);
+          Tiles::template multiply_values<TILES>(part, [](int) {}, exponentials + Tiles::exponentials(lane), sums[piece]);
         }
         buffer ^= 1;
         if (piece + 1 < PIECES) {
@@ -196,7 +214,7 @@ struct TiledAttention {
     }
     if (has_rows) {
       softmax.complete();
-      write_rows(work, request, head, first_row + warp_row, rows, lane, softmax, sums,
+      write_rows(work, shared.request, head, first_row + warp_row, lane, softmax, sums,
                  reinterpret_cast<__half*>(queries) + warp_row * PADDED);
     }
   }
@@ -204,7 +222,7 @@ struct TiledAttention {
  private:
   // Writes a warp's rows, which go through shared memory so that 16 bytes of a row are written at a time.
   __device__ __forceinline__ static void write_rows(const PagedAttention& work, const Request& request, int head, int first,
-                                                    int rows, int lane, const Softmax<Tiles, TILES>& softmax,
+                                                    int lane, const WarpSoftmax& softmax,
                                                     const float (&sums)[PIECES][TILES][2][8], __half* mine) {
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
@@ -212,7 +230,7 @@ struct TiledAttention {
       for (int column = 0; column < Tiles::COLUMNS; ++column) {
         const int row = 8 * tile + Tiles::query(lane, column);
         const float factor =
-            1 / with_sink(work, head, first + row, softmax.reference[tile][column], softmax.sum[tile][column]);
+            1 / with_sink(work, head, first + row, softmax.references.get(lane, tile, column), softmax.sum[tile][column]);
 #pragma unroll
         for (int piece = 0; piece < PIECES; ++piece) {
 #pragma unroll
@@ -230,7 +248,7 @@ struct TiledAttention {
     for (int i = lane; i < WARP_ROWS * (PADDED / 8); i += 32) {
       const int row = i / (PADDED / 8);
       const int dims = i % (PADDED / 8);
-      if (first + row < rows && 8 * dims < HEAD) {
+      if (first + row < request.tokens * work.group && 8 * dims < HEAD) {
         __half* const out = static_cast<__half*>(work.out) + row_offset<HEAD>(work, request, head, first + row, work.out_stride);
         reinterpret_cast<uint4*>(out)[dims] = parts[i];
       }
