@@ -100,6 +100,11 @@ class _Rows:
     values: Array
 
 
+def _product(left: Array, right: Array) -> Array:
+    """As `@`, by one thread: those of a library for matrices would wait for processors that other tests have."""
+    return np.einsum("ij,jk->ik", left, right)
+
+
 def _rows(problem: Attention) -> Iterator[_Rows]:
     for number, request in enumerate(problem.requests):
         if request.length == 0 or request.queries == 0:
@@ -114,9 +119,10 @@ def _rows(problem: Attention) -> Iterator[_Rows]:
             query = problem.query[tokens, head].astype(np.float64)
             key = np.where(used[:, None], problem.keys[number][:, head // problem.group].astype(np.float64), 0)
             value = np.where(used[:, None], problem.values[number][:, head // problem.group].astype(np.float64), 0)
-            logits = query @ key.T * problem.scale
-            # Products are added up in fp32; the sum is scaled to a power of two, and the largest one is taken off.
-            errors = np.abs(query) @ np.abs(key).T * problem.scale * (problem.head_size + 4) * SINGLE
+            logits = _product(query, key.T) * problem.scale
+            # Products are added up in fp32: the sums of their sizes are no larger than the product of the norms.
+            sizes = np.linalg.norm(query, axis=1)[:, None] * np.linalg.norm(key, axis=1)
+            errors = sizes * problem.scale * (problem.head_size + 4) * SINGLE
             if problem.soft_cap:
                 logits = problem.soft_cap * np.tanh(logits / problem.soft_cap)
                 errors = errors + problem.soft_cap * 16 * SINGLE
@@ -124,6 +130,7 @@ def _rows(problem: Attention) -> Iterator[_Rows]:
                 bias = float(problem.slopes[head]) * distance
                 logits = logits + bias
                 errors = errors + np.abs(bias) * 4 * SINGLE
+            # Logits become powers of two, and the largest one is taken off.
             errors = errors + 4 * SINGLE * (np.abs(logits) + np.abs(np.where(seen, logits, 0)).max())
             logits = np.where(seen, logits, -np.inf)
             largest = logits.max(axis=1, keepdims=True)
@@ -138,27 +145,28 @@ def in_float64(problem: Attention) -> Array:
     """The result [tokens, heads, head_size]; NaN for tokens of what is no request."""
     result = np.full(problem.query.shape, np.nan)
     for rows in _rows(problem):
-        result[rows.tokens, rows.head] = rows.weights @ rows.values
+        result[rows.tokens, rows.head] = _product(rows.weights, rows.values)
     return result
 
 
-def error_limit(problem: Attention) -> Array:
-    """How far a result in fp16 may be from float64, [tokens, heads, head_size].
+def with_limit(problem: Attention) -> tuple[Array, Array]:
+    """The result, and how far one in fp16 may be from it: both [tokens, heads, head_size].
 
-    Logits and sums are those of fp32, exponentials (at most about 1, the largest) and the result are rounded to fp16.
-    So much, and for its logits more, has scaled_dot_product_attention of fp16.
+    Logits and sums are those of fp32. Exponentials (the largest is about 1) and the result are rounded to fp16. So much,
+    and more for its logits, has scaled_dot_product_attention of fp16.
     """
-    result = np.full(problem.query.shape, np.nan)
+    result, limit = np.full(problem.query.shape, np.nan), np.full(problem.query.shape, np.nan)
     for rows in _rows(problem):
-        sizes = np.abs(rows.values)
-        value, size = np.abs(rows.weights @ rows.values), rows.weights @ sizes
+        value = _product(rows.weights, rows.values)
         wrong = rows.weights * (rows.logit_errors + 8 * SINGLE)
-        of_logits = wrong @ sizes + wrong.sum(axis=1, keepdims=True) * value
-        of_exponentials = HALF * size + SMALLEST_HALF * np.isfinite(rows.logits) @ sizes
-        of_sums = (rows.logits.shape[1] + 32) * SINGLE * size
-        of_result = np.maximum(HALF * value, SMALLEST_HALF)
-        result[rows.tokens, rows.head] = (of_logits + of_exponentials + of_sums + of_result) * (1 + 2.0**-8)
-    return result
+        of_sums = (rows.logits.shape[1] + 32) * SINGLE
+        of_terms = wrong + rows.weights * (HALF + of_sums) + SMALLEST_HALF * np.isfinite(rows.logits)
+        of_result = np.maximum(HALF * np.abs(value), SMALLEST_HALF)
+        of_divisor = wrong.sum(axis=1, keepdims=True) * np.abs(value)
+        error = _product(of_terms, np.abs(rows.values)) + of_divisor + of_result
+        result[rows.tokens, rows.head] = value
+        limit[rows.tokens, rows.head] = error * (1 + 2.0**-8)
+    return result, limit
 
 
 def in_fp16(problem: Attention) -> Array:
@@ -167,7 +175,7 @@ def in_fp16(problem: Attention) -> Array:
     for rows in _rows(problem):
         largest = rows.weights.max(axis=1, keepdims=True)
         exponentials = (rows.weights / largest).astype(np.float16).astype(np.float64)
-        result[rows.tokens, rows.head] = exponentials @ rows.values * largest
+        result[rows.tokens, rows.head] = _product(exponentials, rows.values) * largest
     return result
 
 

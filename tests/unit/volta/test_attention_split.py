@@ -11,46 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.volta.attention_problems import counting, requests_of, rising, rough, selecting
-from tests.unit.volta.attention_reference import HALF, Array, Attention, Request, error_limit, in_float64, in_fp16
-from tests.unit.volta.host_attention import PLAIN, SPLIT_KERNELS, HostAttention, Layout
-from tests.unit.volta.host_kernels import ORDERS, HostKernels, Order
-from tests.unit.volta.narrow_formats import same_bits
-
-GROUPS = (1, 3, 4, 6, 8, 12, 16)
-LAYOUTS = (
-    PLAIN,
-    Layout(32, seed=1, gap=8),
-    Layout(48, seed=2, heads_first=True),
-    Layout(784, seed=3, gap=24),
-    Layout(16, seed=4, gap=8, heads_first=True),
+from tests.unit.volta.attention_checks import (
+    GROUPS,
+    LAYOUTS,
+    WINDOWS,
+    check,
+    check_counts,
+    check_mean_error,
+    check_row_by_row,
+    check_values,
 )
-WINDOWS = (1, 2, 15, 16, 17, 31, 32, 33, 95, 127, 128, 129, 161, 1000)
+from tests.unit.volta.attention_problems import counting, requests_of, rising, rough, selecting
+from tests.unit.volta.attention_reference import Attention, Request
+from tests.unit.volta.host_attention import PLAIN, SPLIT_KERNELS, HostAttention, Layout
+from tests.unit.volta.host_kernels import ORDERS, Order
+from tests.unit.volta.narrow_formats import same_bits
 
 every_fragments = pytest.mark.parametrize("fragments", ["quad_pairs", "octets"])
 every_kernel = pytest.mark.parametrize(("head_size", "rows"), SPLIT_KERNELS)
 every_tile = pytest.mark.parametrize("rows", [8, 16])
-
-
-@pytest.fixture(scope="session")
-def attention(host_kernels: HostKernels) -> HostAttention:
-    return HostAttention(host_kernels)
-
-
-def check(problem: Attention, found: Array) -> None:
-    """Within fp16 of float64 in every number."""
-    limit = error_limit(problem)
-    exact = in_float64(problem)
-    is_result = ~np.isnan(exact)
-    assert (np.abs(found - exact) <= limit)[is_result].all(), (np.abs(found - exact) / limit)[is_result].max()
-    # Tokens of no request are left alone.
-    assert (found.view(np.uint16) == 0xFFFF)[~is_result].all()
-
-
-def check_counts(problem: Attention, found: Array) -> None:
-    """Shares of whole numbers, rounded once."""
-    exact = in_float64(problem)
-    assert (np.abs(found - exact) <= exact * HALF * (1 + 2.0**-9) + 2.0**-25).all()
 
 
 @every_kernel
@@ -78,8 +57,7 @@ def test_each_row_gets_the_value_of_its_key_to_the_last_bit(
         requests = requests_of([(1, 150), (2, 70), (1, 0), (1, 16)])
         problem, expected = selecting(random, requests, 2, group, head_size, window=64 * number)
         found = attention.split(problem, fragments, rows, 2 + number, LAYOUTS[number])
-        seen = ~np.isnan(in_float64(problem))
-        assert np.array_equal(found[seen], expected[seen])
+        check_values(problem, found, expected)
 
 
 @every_kernel
@@ -222,12 +200,7 @@ def test_errors_are_no_larger_than_rounding_exponentials_and_results_makes_them(
 ) -> None:
     """Within 5 % of attention that rounds to fp16 at these two places only, in the mean over many numbers."""
     problem = rough(np.random.default_rng(6), requests_of([(1, 700), (1, 300)]), 2, 8, 128)
-    exact = in_float64(problem)
-
-    def error(result: Array) -> float:
-        return float(np.sqrt(np.mean((result - exact) ** 2)))
-
-    assert error(attention.split(problem, fragments, rows, 5)) < 1.05 * error(in_fp16(problem))
+    check_mean_error(problem, attention.split(problem, fragments, rows, 5))
 
 
 @every_tile
@@ -238,11 +211,7 @@ def test_what_is_no_number_stays_in_its_row(attention: HostAttention, fragments:
     spoilt[0, 1, 5] = np.nan
     spoilt[2, 3, 63] = np.nan
     disturbed = Attention(problem.requests, spoilt, problem.keys, problem.values, problem.scale)
-    found = attention.split(disturbed, fragments, rows, 3)
-    is_spoilt = np.isnan(spoilt).any(axis=2)
-    assert np.isnan(found[is_spoilt]).all()
-    clean = np.abs(found - in_float64(problem)) <= error_limit(problem)
-    assert clean[~is_spoilt].all()
+    check_row_by_row(disturbed, attention.split(disturbed, fragments, rows, 3))
 
 
 @st.composite

@@ -7,12 +7,7 @@ import pytest
 
 from tests.unit.volta.attention_reference import Array, pack
 from tests.unit.volta.host_attention import HostAttention, Layout
-from tests.unit.volta.host_kernels import ORDERS, HostKernels
-
-
-@pytest.fixture
-def attention(host_kernels: HostKernels) -> HostAttention:
-    return HostAttention(host_kernels)
+from tests.unit.volta.host_kernels import ORDERS
 
 
 def bits(numbers: Array) -> Array:
