@@ -12,6 +12,8 @@ Environment variables, the same in all processes of an engine:
 - VLLM_VOLTA_FORCE=1 registers the kernels before vLLM's own on any CUDA device, and the attention backend, which
   `--attention-backend CUSTOM` then names.
 - VLLM_VOLTA_ATTENTION=0 leaves attention to vLLM's own backends; so does `--attention-backend TRITON_ATTN`.
+- VLLM_VOLTA_GDN=0 leaves vLLM's lists of what Triton tries for gated delta nets (gdn.py); =1 replaces them on any CUDA
+  device. Unset: on 7.0 to 7.4.
 - VLLM_VOLTA_PANELS=0 keeps weights as checkpoints have them: a tile of a weight becomes floating point at each call
   and cuBLAS multiplies with it. =1 makes panels of weights (panels.py) even without compiled kernels for them. Unset:
   panels where the compiled kernels are and the model is float16.
@@ -49,9 +51,10 @@ def register() -> None:
         logger.info("vllm_volta is switched off by %s", DISABLE)
         return
 
-    from vllm_volta import quasar
+    from vllm_volta import gdn, quasar
 
     quasar.register()
+    gdn.register(logger)
     if (place := _place()) is not None:
         _register_kernels(prepend=place == "before", logger=logger)
 
