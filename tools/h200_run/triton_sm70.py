@@ -21,6 +21,8 @@ from typing import Any
 SHARED_MEMORY = 98304
 """Bytes that a block can have on compute capability 7.0 (CUDA C++ Programming Guide, technical specifications)."""
 WIDE_HEADS = 256
+SET_BY_GPU = {"launch_pdl": False}
+"""Constants that vLLM sets by the GPU it finds, as it sets them on 7.0 (is_arch_support_pdl of its platforms)."""
 HEADER = """import triton
 import triton.language as tl
 from torch._inductor.runtime import triton_helpers
@@ -75,6 +77,7 @@ def compiled(kernel: dict[str, Any]) -> dict[str, Any]:
     try:
         function = function_of(kernel)
         names = function.arg_names
+        constants = {path: SET_BY_GPU.get(names[path[0]], value) for path, value in constants.items()}
         row["constants"] = {".".join([names[path[0]], *map(str, path[1:])]): value for path, value in constants.items()}
         source = ASTSource(
             function,
