@@ -196,7 +196,8 @@ def attend(
     if soft_cap:
         logits = soft_cap * torch.tanh(logits / soft_cap)
     if slopes is not None:
-        distance = torch.arange(len(seen))[None, :] - positions[:, None]
+        # From the first token of the call, as in vLLM: a shift that only sinks would tell.
+        distance = torch.arange(len(seen)) - positions[0]
         logits = logits + slopes.to(dtype)[:, None, None] * distance
     logits = logits.masked_fill(~visible, -math.inf)
     if sinks is not None:
