@@ -10,7 +10,7 @@ FLASH_ATTENTION_CAPABILITY = 80
 
 
 def refuses_fp8_cache(capability: int, attention_backend: object) -> bool:
-    """Whether a card cannot have an FP8 KV cache: from 8.0 on the backend decides, below there is only Triton's."""
+    """Whether a card cannot have an FP8 KV cache: from 8.0 on the backend decides, below none has one."""
     if capability >= FP8_KV_CAPABILITY:
         return False
     return capability < FLASH_ATTENTION_CAPABILITY or attention_backend == "TRITON_ATTN"
