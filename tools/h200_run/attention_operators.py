@@ -84,7 +84,7 @@ class Batch:
             "soft_cap": 0.0,
             "window": 0,
             "clamp_ranges": False,
-            "fragments": fragments_of(self.query),
+            "fragments": options["fragments"] if "fragments" in options else fragments_of(self.query),
         } | options
         if self.arguments["partial"] is None:
             floats, counters = workspace_of(self, self.arguments["fragments"])
@@ -299,9 +299,9 @@ def attention_strides() -> None:
         same(wide(), plain())
 
 
-def attention_of_nothing() -> None:
+def attention_of_nothing(device: str = "cuda") -> None:
     """No tokens, no requests, requests of no length: nothing is written, whatever else is there."""
-    batch = Batch()
+    batch = Batch(device=device)
     lengths = torch.zeros_like(batch.arguments["lengths"])
     batch(lengths=lengths)
     batch(tokens=0, decode_tokens=0)
@@ -389,6 +389,10 @@ def attention_refusals(device: str = "cuda") -> None:
         ("fragments must be 0 (quad pairs) or 1 (octets), it is 5", (2, 4, 128, 1, 1, 5)),
     ):
         refused(text, lambda sizes=sizes: workspace(batch.query, *sizes))
+    if device == "cuda":
+        for name in ("cache", "out", "lengths", "block_table", "partial"):
+            changes = {name: batch.arguments[name].cpu()}
+            refused(f"{name} must be on the query's GPU", lambda changes=changes: batch(**changes))
     same(batch.out, before)
 
 
@@ -407,11 +411,11 @@ def wrong_arguments(batch: Batch) -> list[tuple[str, dict[str, Any]]]:
         ("query must hold float16, it holds float32", {"query": query.float()}),
         ("query must be [tokens, heads, head_size]", {"query": query.flatten(1)}),
         ("query must be [at least 176, 8, 128], it is [170, 8, 128]", {"query": query[:170]}),
-        ("query must be [at least 176, 8, 128], it is [178, 8, 64]", {"query": query[:, :, :64]}),
+        ("query must be [at least 176, 8, 128], it is [179, 8, 64]", {"query": query[:, :, :64]}),
         ("and tokens start a multiple of 8 values apart", {"query": apart[:, :1024].view(-1, 8, 128)}),
         ("the heads of a token of query must be contiguous", {"query": heads_apart[:, :, :128]}),
         ("query must be aligned to 16 bytes", {"query": moved}),
-        ("out must be [at least 176, 8, 128], it is [178, 4, 128]", {"out": query[:, :4]}),
+        ("out must be [at least 176, 8, 128], it is [179, 4, 128]", {"out": query[:, :4]}),
         ("the heads of a token of out must be contiguous", {"out": heads_apart[:, :, :128]}),
         ("cache must hold float16, it holds uint8", {"cache": cache.to(torch.uint8)}),
         ("cache must be [blocks, kv_heads, block_size, 2 * head_size]", {"cache": cache.flatten(2)}),

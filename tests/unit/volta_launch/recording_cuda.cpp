@@ -5,6 +5,8 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <cuda.h>
@@ -21,6 +23,7 @@ std::string failing;
 CUresult failure = CUDA_SUCCESS;
 std::string hidden;
 std::map<int, int> capabilities;
+std::map<int, int> multiprocessors;
 std::string code;
 std::vector<std::string> kernels;
 thread_local int current = -1;
@@ -51,7 +54,7 @@ CUresult get_device_attribute(int* value, CUdevice_attribute attribute, CUdevice
       *value = capability % 10;
       break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      *value = 80;
+      *value = multiprocessors.count(device) != 0 ? multiprocessors.at(device) : 80;
       break;
     default:
       return CUDA_ERROR_INVALID_VALUE;
@@ -104,31 +107,68 @@ CUresult get_resident_blocks(int* blocks, CUfunction, int threads, size_t) {
 }
 
 // Pointers that are not null, and numbers, each with its name.
-std::string text_of(const vllm_volta::PagedAttention& work) {
-  std::string text;
-  const auto say = [&](const char* name, auto value) { text += " " + std::string(name) + " " + std::to_string(value); };
-  const auto point = [&](const char* name, const void* pointer) {
-    if (pointer != nullptr) {
-      say(name, reinterpret_cast<std::uintptr_t>(pointer));
+class Sayer {
+ public:
+  template <class Value>
+  void operator()(const char* name, Value value) {
+    if constexpr (std::is_pointer_v<Value>) {
+      if (value != nullptr) {
+        (*this)(name, reinterpret_cast<std::uintptr_t>(value));
+      }
+    } else {
+      text += " " + std::string(name) + " " + std::to_string(value);
     }
-  };
-  point("query", work.query);
-  point("out", work.out);
-  point("cache", work.cache);
-  point("block_table", work.block_table);
-  point("query_start", work.query_start);
-  point("lengths", work.lengths);
-  point("sinks", work.sinks);
-  point("slopes", work.slopes);
-  point("ranges", work.ranges);
-  point("partial", work.partial);
-  point("arrivals", work.arrivals);
+  }
+
+  std::string text;
+};
+
+std::string text_of(const vllm_volta::PagedAttention& work) {
+  Sayer say;
+  say("query", work.query);
+  say("out", work.out);
+  say("cache", work.cache);
+  say("block_table", work.block_table);
+  say("query_start", work.query_start);
+  say("lengths", work.lengths);
+  say("sinks", work.sinks);
+  say("slopes", work.slopes);
+  say("ranges", work.ranges);
+  say("partial", work.partial);
+  say("arrivals", work.arrivals);
+  say("query_stride", work.query_stride);
+  say("out_stride", work.out_stride);
+  say("block_stride", work.block_stride);
+  say("head_stride", work.head_stride);
+  say("block_table_stride", work.block_table_stride);
+  say("window", work.window);
+  say("most_ranges", work.most_ranges);
+  say("clamp_ranges", work.clamp_ranges);
+  say("scale", work.scale);
+  say("soft_cap", work.soft_cap);
   say("requests", work.requests);
   say("kv_heads", work.kv_heads);
   say("group", work.group);
   say("head_size", work.head_size);
   say("block_size", work.block_size);
-  return text;
+  return say.text;
+}
+
+std::string text_of(const vllm_volta::CacheWrite& work) {
+  Sayer say;
+  say("key", work.key);
+  say("value", work.value);
+  say("cache", work.cache);
+  say("slots", work.slots);
+  say("key_stride", work.key_stride);
+  say("value_stride", work.value_stride);
+  say("block_stride", work.block_stride);
+  say("head_stride", work.head_stride);
+  say("tokens", work.tokens);
+  say("kv_heads", work.kv_heads);
+  say("head_size", work.head_size);
+  say("block_size", work.block_size);
+  return say.text;
 }
 
 CUresult launch_kernel(CUfunction function, unsigned int x, unsigned int y, unsigned int z, unsigned int threads,
@@ -143,9 +183,7 @@ CUresult launch_kernel(CUfunction function, unsigned int x, unsigned int y, unsi
   if (name.rfind("attention_", 0) == 0) {
     more += text_of(*static_cast<const vllm_volta::PagedAttention*>(parameters[0]));
   } else if (name == "write_cache") {
-    const auto& work = *static_cast<const vllm_volta::CacheWrite*>(parameters[0]);
-    more += " tokens " + std::to_string(work.tokens) + " kv_heads " + std::to_string(work.kv_heads) + " head_size " +
-            std::to_string(work.head_size);
+    more += text_of(*static_cast<const vllm_volta::CacheWrite*>(parameters[0]));
   } else if (name.find("dequantize") == std::string::npos) {
     const auto& work = *static_cast<const vllm_volta::PanelMatmul*>(parameters[0]);
     more += " m " + std::to_string(work.m) + " n " + std::to_string(work.n) + " k " + std::to_string(work.k);
@@ -194,6 +232,9 @@ cudaError_t CUDARTAPI cudaSetDevice(int device) {
 }
 
 void has_gpu(int device, int capability) { capabilities[device] = capability; }
+
+// Without this call it has 80.
+void has_multiprocessors(int device, int count) { multiprocessors[device] = count; }
 
 void fail(const char* name, int result) {
   failing = name;

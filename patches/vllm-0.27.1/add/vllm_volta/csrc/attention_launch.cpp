@@ -15,7 +15,8 @@ void start_attention(Device& device, int kernel, Grid grid, const PagedAttention
 }
 
 SplitPlan plan_of(Device& device, Fragments fragments, int kernel) {
-  return {kernel, multiprocessors_of(device) * resident_blocks(device, split_number(fragments, kernel))};
+  const int resident = resident_blocks(device, split_number(fragments, kernel));
+  return {kernel, split_blocks(multiprocessors_of(device), resident)};
 }
 
 }  // namespace

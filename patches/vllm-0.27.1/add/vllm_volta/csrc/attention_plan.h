@@ -31,6 +31,12 @@ constexpr int split_kernel(int head_size, int group, int most_queries) {
   return 2 * number + (many ? 1 : 0);
 }
 
+// As many thread blocks as run at once, as long as all of them may work.
+constexpr int split_blocks(int multiprocessors, int resident) {
+  const long long blocks = static_cast<long long>(multiprocessors) * resident;
+  return blocks < MOST_SPLIT_BLOCKS ? static_cast<int>(blocks) : MOST_SPLIT_BLOCKS;
+}
+
 // Memory that split attention works in.
 struct AttentionWorkspace {
   long long partial;   // floats of PagedAttention::partial
