@@ -4,41 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 
 from bench.attention import operators, peers
 from bench.attention.cases import random_case
 from bench.attention.comparison import norm_error
-from bench.attention.operators import FRAGMENTS
+from bench.attention.findings import FRAGMENTS, LARGE, SDPA, TRITON, TRITON_70, Errors
 from bench.attention.reference import exact
 from bench.attention.shapes import Batch, Heads
-
-LARGE = 8.0
-"""Queries are so many times as large in the second half of the cases: attention to few keys instead of many."""
-AGREEMENT = 5e-3
-"""An error by norm above this is no rounding: what computes it computes something else."""
-
-
-@dataclass(frozen=True)
-class Errors:
-    """Relative errors by norm of one batch, by who made them; the best that an fp16 result can have, `rounding`."""
-
-    batch: Batch
-    factor: float
-    rounding: float
-    sdpa_backend: str
-    errors: dict[str, float]
-
-    @property
-    def ours(self) -> float:
-        return max(value for name, value in self.errors.items() if name in FRAGMENTS.values())
-
-    @property
-    def disagreeing(self) -> list[str]:
-        """Who is further away than rounding explains, or no number."""
-        return [name for name, error in self.errors.items() if not error <= AGREEMENT]
 
 
 def batches(heads: Sequence[Heads], quick: bool) -> list[Batch]:
@@ -78,12 +52,12 @@ def errors_of(batch: Batch, factor: float, triton: peers.Triton | None, generato
         found[name] = norm_error(operators.answer(case, fragments, decodes, device)[0], expected)
     other = peers.sdpa(peers.gathered(case, batch), case.scale)
     if other is not None:
-        found["SDPA"] = norm_error(peers.tokens_of(other.call()), expected)
+        found[SDPA] = norm_error(peers.tokens_of(other.call()), expected)
     if triton is not None:
         cache = peers.upstream_cache(case)
         for name, attention in (
-            ("Triton", triton.native_attention(batch.heads, device)),
-            ("Triton sm_70", triton.volta_attention(batch.heads, device)),
+            (TRITON, triton.native_attention(batch.heads, device)),
+            (TRITON_70, triton.volta_attention(batch.heads, device)),
         ):
             found[name] = norm_error(peers.triton_answer(attention, case, cache), expected)
     rounding = norm_error(expected.result.half(), expected)

@@ -13,7 +13,7 @@ from vllm_volta import attention_ops
 from bench.attention import operators
 from bench.attention.cases import Case, Options, random_case
 from bench.attention.comparison import compare
-from bench.attention.operators import FRAGMENTS, QUAD_PAIRS
+from bench.attention.findings import FRAGMENTS, QUAD_PAIRS
 from bench.attention.reference import Exact, exact
 from bench.attention.shapes import HYBRID_BLOCK_SIZE, Heads
 from bench.gpu.claims import Claim

@@ -9,9 +9,6 @@ from vllm_volta import attention_ops
 
 from bench.attention.cases import Case
 
-QUAD_PAIRS, OCTETS = 0, 1
-FRAGMENTS = {QUAD_PAIRS: "quad pairs", OCTETS: "octets"}
-
 
 @dataclass(frozen=True)
 class Workspace:

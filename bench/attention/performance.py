@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import torch
 
 from bench.attention import operators, peers
 from bench.attention.cases import Case, Options
+from bench.attention.findings import LONG_SECONDS, OURS, SDPA, TRITON, TRITON_70, Row
 from bench.attention.operators import Workspace
 from bench.attention.shapes import TABLE_COLUMNS, Batch
 from bench.attention.upstream import UnifiedAttention
@@ -22,56 +23,12 @@ from bench.gpu.timing import copies_past_cache, seconds_of
 
 MOST_CACHE_BYTES = 16 << 30
 """Larger batches are left out: of a V100's 32 GB, weights take half and more."""
-LONG_SECONDS = 0.3
-"""A peer is not timed on a batch that would take longer, by its rate on a smaller batch of the same heads."""
 PROMPT_REPEATS, REPEATS = 3, 7
 MOST_COPIES = 256
 CACHES = 3
 """So many times as large as the L2 cache are the copies that calls go through in turn."""
 
 Call = Callable[[], object]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One batch. seconds: by implementation, where it was timed. sdpa_backend: which of SDPA's it was."""
-
-    batch: Batch
-    seconds: dict[str, float]
-    sdpa_backend: str
-    copy_rate: float
-    half_rate: float
-
-    @property
-    def ours(self) -> float:
-        return self.seconds[OURS]
-
-    @property
-    def of_copy(self) -> float:
-        """Share of the rate at which the GPU copies."""
-        return self.batch.moved_bytes / self.ours / self.copy_rate
-
-    @property
-    def of_half(self) -> float:
-        """Share of cuBLAS' rate in fp16."""
-        return self.batch.operations / self.ours / self.half_rate
-
-    def times_as_fast(self, peer: str) -> float | None:
-        return self.seconds[peer] / self.ours if peer in self.seconds else None
-
-    @property
-    def record(self) -> dict[str, object]:
-        return {
-            **asdict(self),
-            "gb_per_second": {name: self.batch.moved_bytes / each / 1e9 for name, each in self.seconds.items()},
-            "tflops": {name: self.batch.operations / each / 1e12 for name, each in self.seconds.items()},
-            "of_copy": self.of_copy,
-            "of_half": self.of_half,
-        }
-
-
-OURS, SDPA, TRITON, TRITON_70 = "ours", "SDPA", "Triton", "Triton sm_70"
-PEERS = (SDPA, TRITON, TRITON_70)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bench.attention.accuracy import LARGE, Errors
-from bench.attention.performance import LONG_SECONDS, OURS, PEERS, SDPA, TRITON, TRITON_70, Row
+from bench.attention.findings import LARGE, LONG_SECONDS, OURS, PEERS, SDPA, TRITON, TRITON_70, Errors, Row
 from bench.attention.shapes import Heads
 from bench.gpu.text_table import figure, table
 

@@ -204,7 +204,7 @@ def performance(given: argparse.Namespace, device: torch.device, own: int, trito
 
     from bench.attention import performance as measuring
     from bench.attention import report
-    from bench.attention.operators import FRAGMENTS
+    from bench.attention.findings import FRAGMENTS
     from bench.gpu.timing import copy_rate
 
     generator = torch.Generator(device).manual_seed(given.seed)

@@ -47,7 +47,7 @@ def start_every_kernel(extension: Path) -> None:
     from bench.attention import operators
     from bench.attention.cases import random_case
     from bench.attention.comparison import compare
-    from bench.attention.operators import FRAGMENTS
+    from bench.attention.findings import FRAGMENTS
     from bench.attention.reference import exact
     from bench.attention.shapes import Heads
 
