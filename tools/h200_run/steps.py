@@ -96,6 +96,9 @@ SLOW = 280.0
 SMALL_TOKENS = 96
 TOKENS = 64
 READY = ("overlay", "extension", "small-models")
+COMPILED = "compiled-kernels"
+HELPFUL = ("inspect", COMPILED)
+"""What each engine does for itself, in more time, where these steps of `prepare` failed."""
 MADE_BY = {"llama-plain": "make-llama-w4a16", "qwen3.6-plain": "make-qwen3.6", "gemma4-plain": "make-gemma4"}
 
 
@@ -154,8 +157,7 @@ def generating(
         [sys.executable, f"{TOOLS}/generate.py", written(name, job), str(WORK / "results" / f"{name}.json")],
         engine_environment(name, gpu) | own_transformers | environment,
         needs=needed(model),
-        # Without what that step leaves, each engine finds out for itself.
-        after=["inspect"],
+        after=HELPFUL,
         load=2 if gpu is not None else 4,
         limit=limit,
     )
