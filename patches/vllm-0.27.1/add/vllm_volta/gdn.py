@@ -10,11 +10,12 @@ in registers. So, of Triton 3.7.1 and its ptxas 12.8:
   registers and moves everything else through memory, 6 to 83 KB for each thread. Of the kernel that carries the state
   along the prompt all of vLLM's variants are of this kind.
 
-The variants below, looked at for heads of 128, compile in at most four seconds each, take at most 33 KB of shared memory
-and spill at most 1.6 KB. They are among those with the smallest bounds on a V100 for prompts of 2048 tokens, by their
-instructions and what they move through shared memory and L1; none has been timed there. vLLM has Triton time 64 tokens
-and keeps the winner for all prompts, so no variant is here whose worth depends on how many there are. Variants differ in
-who computes what: each result is the sum of the same products. Kernels that are not named here keep vLLM's lists.
+The variants below, looked at for heads of 128, take a processor at most four seconds each, at most 33 KB of shared
+memory, and spill at most 1.6 KB. They are among those with the smallest bounds on a V100 for prompts of 2048 tokens, by
+their instructions and what they move through shared memory and L1; none has been timed there. vLLM has Triton time 64
+tokens and keeps the winner for all prompts, so no variant is here whose worth depends on how many there are. Variants
+differ in who computes what: each result is the sum of the same products. Kernels that are not named here keep vLLM's
+lists.
 """
 
 from __future__ import annotations
