@@ -44,6 +44,10 @@ constexpr int SPLIT_UNIT = SPLIT_WARPS * TILE_KEYS;  // keys: the least that a b
 constexpr int MOST_SPLIT_BLOCKS = 1024;              // blocks that work, however many are started
 // Tiled attention (for many rows): a thread block of eight warps has so many rows, and all of their keys.
 constexpr int TILED_WARPS = 8;
+// Where there are fewer such blocks than multiprocessors, up to so many share the keys of the same rows, each of them at
+// least so many tiles of keys.
+constexpr int MOST_TILED_PARTS = 16;
+constexpr int LEAST_TILES_OF_PART = 8;
 VOLTA_ANYWHERE constexpr int tiled_rows_of_warp(int head_size) { return head_size <= 128 ? 32 : head_size <= 256 ? 16 : 8; }
 VOLTA_ANYWHERE constexpr int tiled_rows(int head_size) { return TILED_WARPS * tiled_rows_of_warp(head_size); }
 
@@ -90,12 +94,28 @@ struct PagedAttention {
   float soft_cap;               // logits become soft_cap * tanh(logit / soft_cap); 0: they stay
 };
 
-// Two results for each thread block of split attention, of up to `rows` (8 or 16) rows each: sums by dimension, then the
-// largest logit (times log2 e) and the sum of exponentials of each row.
-VOLTA_ANYWHERE constexpr long long partial_floats(int blocks, int rows, int padded) { return 2ll * blocks * rows * (padded + 2); }
+// What a thread block has of `rows` rows that others have too: sums by dimension, then the largest logit (times log2 e) and
+// the sum of exponentials of each row.
+VOLTA_ANYWHERE constexpr int result_floats(int rows, int padded) { return rows * (padded + 2); }
+
+// Two results for each thread block of split attention, of up to `rows` (8 or 16) rows each.
+VOLTA_ANYWHERE constexpr long long partial_floats(int blocks, int rows, int padded) {
+  return 2ll * blocks * result_floats(rows, padded);
+}
+
+// One result for each thread block of tiled attention that shares rows; they are not more than the multiprocessors.
+VOLTA_ANYWHERE constexpr long long tiled_partial_floats(int multiprocessors, int head_size) {
+  return static_cast<long long>(multiprocessors) * result_floats(tiled_rows(head_size), padded_head_size(head_size));
+}
+
+// How many blocks share the keys of the same rows: the third dimension of the grid, if the first two have `blocks`.
+VOLTA_ANYWHERE constexpr int tiled_parts(long long blocks, int multiprocessors) {
+  const long long parts = blocks > 0 ? multiprocessors / blocks : 1;
+  return static_cast<int>(parts < 1 ? 1 : parts > MOST_TILED_PARTS ? MOST_TILED_PARTS : parts);
+}
 
 // Split attention counts arrivals at both results of each thread block, and for each KV head, request and tile of `rows`
-// rows.
+// rows. Tiled attention counts them where the former are, for each block of rows and KV head.
 VOLTA_ANYWHERE constexpr long long arrival_counters(int tokens, int requests, int kv_heads, int group, int rows) {
   return 2 * MOST_SPLIT_BLOCKS + static_cast<long long>(kv_heads) * (static_cast<long long>(tokens) * group / rows + requests + 1);
 }

@@ -4,8 +4,8 @@
 //
 // Logits are keys times queries: 32 keys are the rows of the tensor cores' sums and 8 queries their columns, so that the
 // larger operand is the one that is read once. Results are values times exponentials, with dimensions for rows. The
-// exponentials of a query go through shared memory, in an order of keys of their own ("places"): the one in which lanes
-// have sums next to each other.
+// exponentials of a query go through shared memory, in an order of keys of their own: the one in which lanes have sums next
+// to each other. A lane's sums i and i + 2 (i: 0, 1, 4, 5) are of the same query and of keys next to each other there: a pair.
 
 #pragma once
 
@@ -66,12 +66,10 @@ struct QuadPairTiles {
     }
   }
 
-  __device__ static void store_exponentials(int lane, const float (&values)[8], unsigned short* rows) {
+  __device__ static void store_exponentials(int lane, const unsigned int (&pairs)[4], unsigned short* rows) {
 #pragma unroll
     for (int column = 0; column < COLUMNS; ++column) {
-      const int i = (column & 1) + 2 * (column & 2);
-      *reinterpret_cast<unsigned int*>(rows + query(lane, column) * EXPONENTIALS_STRIDE + first_key(lane)) =
-          halves_from(values[i], values[i + 2]);
+      *reinterpret_cast<unsigned int*>(rows + query(lane, column) * EXPONENTIALS_STRIDE + first_key(lane)) = pairs[column];
     }
   }
 
@@ -137,11 +135,11 @@ struct OctetTiles {
     }
   }
 
-  __device__ static void store_exponentials(int lane, const float (&values)[8], unsigned short* rows) {
+  __device__ static void store_exponentials(int lane, const unsigned int (&pairs)[4], unsigned short* rows) {
 #pragma unroll
     for (int column = 0; column < COLUMNS; ++column) {
       *reinterpret_cast<uint2*>(rows + query(lane, column) * EXPONENTIALS_STRIDE + 4 * (lane / 4)) =
-          make_uint2(halves_from(values[column], values[column + 2]), halves_from(values[column + 4], values[column + 6]));
+          make_uint2(pairs[column], pairs[column + 2]);
     }
   }
 

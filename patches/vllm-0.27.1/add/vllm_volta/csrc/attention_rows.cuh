@@ -189,10 +189,11 @@ struct Softmax {
     meet_warp();
   }
 
-  // Logits become exponentials. A reference moves only when a logit is far above it: then `rescale(tile, column, factor)`
-  // is told by what earlier results must be multiplied.
+  // Pairs of exponentials of logits, in fp16. Their sums are of the rounded numbers: then the error of the largest one, which
+  // counts most, is in what the results are divided by too. A reference moves only when a logit is far above it: then
+  // `rescale(tile, column, factor)` is told by what earlier results must be multiplied.
   template <class Rescale>
-  __device__ void add(int lane, float (&logits)[TILES][8], const Rescale& rescale) {
+  __device__ void add(int lane, const float (&logits)[TILES][8], unsigned int (&pairs)[TILES][4], const Rescale& rescale) {
     float reference[TILES][Tiles::COLUMNS];
     bool is_above = false;
 #pragma unroll
@@ -212,10 +213,11 @@ struct Softmax {
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const float value = power_of_two(logits[tile][i] - reference[tile][Tiles::column(i)]);
-        logits[tile][i] = value;
-        sum[tile][Tiles::column(i)] += value;
+      for (int pair = 0; pair < 4; ++pair) {
+        const int i = pair % 2 + pair / 2 * 4;
+        const float from = reference[tile][Tiles::column(i)];
+        pairs[tile][pair] = halves_from(power_of_two(logits[tile][i] - from), power_of_two(logits[tile][i + 2] - from));
+        sum[tile][Tiles::column(i)] += sum_of_halves(pairs[tile][pair]);
       }
     }
   }

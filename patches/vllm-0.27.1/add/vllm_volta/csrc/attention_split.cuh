@@ -257,7 +257,7 @@ struct SplitAttention {
     return 2 * block + (block == item.first_block ? 1 : 0);
   }
   __device__ static float* partial_of(const PagedAttention& work, const SplitItem<HEAD>& item, int block) {
-    return work.partial + static_cast<long long>(result_of(item, block)) * (ROWS * (PADDED + 2));
+    return work.partial + static_cast<long long>(result_of(item, block)) * result_floats(ROWS, PADDED);
   }
 
   __device__ static void write_row(const PagedAttention& work, const Request& request, int head, int row, int dim,
@@ -479,7 +479,8 @@ __device__ __forceinline__ void SplitAttention<Tiles, HEAD, TILES>::Warp::add_ke
     item.logits.template make<Tiles, TILES>(
         work, item.head, lane, item.first_row, first, shared.positions,
         item.logits.is_masked(work, first, shared.positions[0], shared.positions[ROWS - 1]), values);
-    softmax.add(lane, values, [&](int each, int column, float factor) {
+    unsigned int pairs[TILES][4];
+    softmax.add(lane, values, pairs, [&](int each, int column, float factor) {
 #pragma unroll
       for (int piece = 0; piece < PIECES; ++piece) {
 #pragma unroll
@@ -493,7 +494,7 @@ __device__ __forceinline__ void SplitAttention<Tiles, HEAD, TILES>::Warp::add_ke
     });
 #pragma unroll
     for (int each = 0; each < TILES; ++each) {
-      Tiles::store_exponentials(lane, values[each], exponentials + each * 8 * EXPONENTIALS_STRIDE);
+      Tiles::store_exponentials(lane, pairs[each], exponentials + each * 8 * EXPONENTIALS_STRIDE);
     }
     meet_warp();
 #pragma unroll

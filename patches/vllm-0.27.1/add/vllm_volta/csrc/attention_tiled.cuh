@@ -2,7 +2,8 @@
 //
 // A thread block has tiled_rows() rows of one request and KV head, each of its eight warps an eighth of them. Queries are in
 // shared memory. Keys and values come through it, one piece (32 keys by 64 dimensions) at a time: while all warps multiply
-// one, the next is on its way.
+// one, the next is on its way. Where there are few rows, several blocks (the grid's third dimension) share their keys; the one
+// that arrives last merges what they have, in order of keys.
 
 #pragma once
 
@@ -54,6 +55,7 @@ struct TiledAttention {
   static constexpr int STAGED_VALUE_PARTS = STAGED_VALUE_BYTES / 16;
   static constexpr int STAGED_PARTS = STAGED_PIECE_BYTES / 16;
   static_assert(TILE_KEYS * PIECE_DIMS / 8 == THREADS, "each thread has one part of a piece on its way");
+  static_assert(MOST_TILED_PARTS * 4 <= PADDED * 2, "factors fit where queries were");
   static_assert(STAGED_KEYS * PIECE_DIMS / 8 <= STAGED_PARTS, "a piece of keys fits where one of values does");
 
   // What is the same for all threads, in shared memory, so that no registers hold it.
@@ -62,8 +64,12 @@ struct TiledAttention {
     Groups<HEAD> groups;
     Logits logits;
     KeySpan span;
+    int first;  // keys of this block: from here
+    int end;    // to before here, of which span has as many as there are
+    int parts;  // blocks that have these rows
     int positions[ROWS];
     float references[ROWS];
+    bool arrived_last;
   };
   using WarpSoftmax = Softmax<Tiles, TILES, SharedReferences<Tiles>>;
 
@@ -127,8 +133,15 @@ struct TiledAttention {
     stage_queries<ROWS, HEAD, THREADS>(work, shared.request, head, first_row, queries, shared.positions);
     __syncthreads();
     if (threadIdx.x == 0) {
-      shared.span =
+      const KeySpan span =
           visible_keys(work, place.request, shared.request.length, shared.positions[0], shared.positions[ROWS - 1]);
+      const int tiles = rounded_up(span.end - span.first, TILE_KEYS);
+      const int parts = min(static_cast<int>(gridDim.z), max(1, tiles / LEAST_TILES_OF_PART));
+      const int part = blockIdx.z;
+      shared.span = span;
+      shared.parts = parts;
+      shared.first = span.first + part * tiles / parts * TILE_KEYS;
+      shared.end = span.first + (part + 1) * tiles / parts * TILE_KEYS;
     }
     const int* const positions = shared.positions + warp_row;
     const bool has_rows = first_row + warp_row < shared.request.tokens * work.group;
@@ -139,15 +152,18 @@ struct TiledAttention {
     unsigned short* const exponentials =
         reinterpret_cast<unsigned short*>(staged + 2 * STAGED_PARTS) + warp_row * EXPONENTIALS_STRIDE;
     __syncthreads();
+    if (static_cast<int>(blockIdx.z) >= shared.parts) {
+      return;
+    }
 
     float sums[PIECES][TILES][2][8] = {};
     WarpSoftmax softmax(lane, {shared.references + warp_row});
-    Loader loader(shared.groups, shared.span, shared.span.first);
+    Loader loader(shared.groups, shared.span, shared.first);
     store_keys(staged, loader.load_keys(0));
     __syncthreads();
     int buffer = 0;
-    for (int first = shared.span.first; first < shared.span.end; first += TILE_KEYS) {
-      const bool is_last = first + TILE_KEYS >= shared.span.end;
+    for (int first = shared.first; first < shared.end; first += TILE_KEYS) {
+      const bool is_last = first + TILE_KEYS >= shared.end;
       const Loader next(shared.groups, shared.span, is_last ? first : first + TILE_KEYS);
       const bool has_keys = first < warp_span.end && first + TILE_KEYS > warp_span.visible;
       float values[TILES][8] = {};
@@ -171,7 +187,8 @@ struct TiledAttention {
         const bool is_masked = shared.logits.is_masked(work, first, positions[0], positions[WARP_ROWS - 1]);
         shared.logits.template make<Tiles, TILES>(work, head, lane, first_row + warp_row, first, positions, is_masked,
                                                   values);
-        softmax.add(lane, values, [&](int tile, int column, float factor) {
+        unsigned int pairs[TILES][4];
+        softmax.add(lane, values, pairs, [&](int tile, int column, float factor) {
 #pragma unroll
           for (int piece = 0; piece < PIECES; ++piece) {
 #pragma unroll
@@ -185,7 +202,7 @@ struct TiledAttention {
         });
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile) {
-          Tiles::store_exponentials(lane, values[tile], exponentials + tile * 8 * EXPONENTIALS_STRIDE);
+          Tiles::store_exponentials(lane, pairs[tile], exponentials + tile * 8 * EXPONENTIALS_STRIDE);
         }
         meet_warp();
       }
@@ -212,14 +229,102 @@ struct TiledAttention {
       }
       loader = next;
     }
-    if (has_rows) {
-      softmax.complete();
+    softmax.complete();
+    if (shared.parts > 1) {
+      share_rows(work, shared, head, first_row, lane, warp_row, softmax, sums, reinterpret_cast<float*>(queries));
+    } else if (has_rows) {
       write_rows(work, shared.request, head, first_row + warp_row, lane, softmax, sums,
                  reinterpret_cast<__half*>(queries) + warp_row * PADDED);
     }
   }
 
  private:
+  __device__ static float* partial_of(const PagedAttention& work, int head, int part) {
+    const long long block = (static_cast<long long>(part) * gridDim.x + blockIdx.x) * gridDim.y + head;
+    return work.partial + block * result_floats(ROWS, PADDED);
+  }
+
+  // Leaves what this thread block has of its rows where the last of those that share them finds it; that one writes them.
+  // `factors`: room for MOST_TILED_PARTS numbers for each row.
+  __device__ __forceinline__ static void share_rows(const PagedAttention& work, Shared& shared, int head, int first_row,
+                                                    int lane, int warp_row, const WarpSoftmax& softmax,
+                                                    const float (&sums)[PIECES][TILES][2][8], float* factors) {
+    float* const partial = partial_of(work, head, blockIdx.z);
+#pragma unroll
+    for (int tile = 0; tile < TILES; ++tile) {
+#pragma unroll
+      for (int column = 0; column < Tiles::COLUMNS; ++column) {
+        const int row = warp_row + 8 * tile + Tiles::query(lane, column);
+#pragma unroll
+        for (int piece = 0; piece < PIECES; ++piece) {
+#pragma unroll
+          for (int i = 0; i < 16; ++i) {
+            if (Tiles::column(i % 8) == column) {
+              partial[row * PADDED + PIECE_DIMS * piece + Tiles::sum_dim(lane, i / 8, i % 8)] =
+                  sums[piece][tile][i / 8][i % 8];
+            }
+          }
+        }
+        if (Tiles::is_first(lane)) {
+          partial[ROWS * PADDED + row] = softmax.references.get(lane, tile, column);
+          partial[ROWS * PADDED + ROWS + row] = softmax.sum[tile][column];
+        }
+      }
+    }
+    unsigned int* const counter = work.arrivals + blockIdx.x * gridDim.y + head;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      shared.arrived_last = atomicAdd(counter, 1u) == static_cast<unsigned int>(shared.parts - 1);
+      if (shared.arrived_last) {
+        *counter = 0;
+      }
+    }
+    __syncthreads();
+    if (!shared.arrived_last) {
+      return;
+    }
+    __threadfence();
+    for (int row = threadIdx.x; row < ROWS; row += THREADS) {
+      float reference = LOWEST;
+      for (int part = 0; part < shared.parts; ++part) {
+        reference = fmaxf(reference, load_shared_result(partial_of(work, head, part) + ROWS * PADDED + row));
+      }
+      float sum = 0;
+      for (int part = 0; part < shared.parts; ++part) {
+        const float* const other = partial_of(work, head, part) + ROWS * PADDED + row;
+        const float factor = power_of_two(load_shared_result(other) - reference);
+        sum += factor * load_shared_result(other + ROWS);
+        factors[part * ROWS + row] = factor;
+      }
+      shared.references[row] = 1 / with_sink(work, head, first_row + row, reference, sum);
+    }
+    __syncthreads();
+    const int rows = min(ROWS, shared.request.tokens * work.group - first_row);
+    for (int quad = threadIdx.x; quad < rows * (PADDED / 4); quad += THREADS) {
+      const int row = quad / (PADDED / 4);
+      const int dim = quad % (PADDED / 4) * 4;
+      float4 sums_of_parts = make_float4(0, 0, 0, 0);
+#pragma unroll 4
+      for (int part = 0; part < shared.parts; ++part) {
+        const float4 more = load_shared_result(reinterpret_cast<const float4*>(partial_of(work, head, part)) + quad);
+        const float factor = factors[part * ROWS + row];
+        sums_of_parts.x += factor * more.x;
+        sums_of_parts.y += factor * more.y;
+        sums_of_parts.z += factor * more.z;
+        sums_of_parts.w += factor * more.w;
+      }
+      if (dim < HEAD) {
+        const float factor = shared.references[row];
+        __half* const out =
+            static_cast<__half*>(work.out) + row_offset<HEAD>(work, shared.request, head, first_row + row, work.out_stride);
+        *reinterpret_cast<uint2*>(out + dim) =
+            make_uint2(halves_from(sums_of_parts.x * factor, sums_of_parts.y * factor),
+                       halves_from(sums_of_parts.z * factor, sums_of_parts.w * factor));
+      }
+    }
+  }
+
   // Writes a warp's rows, which go through shared memory so that 16 bytes of a row are written at a time.
   __device__ __forceinline__ static void write_rows(const PagedAttention& work, const Request& request, int head, int first,
                                                     int lane, const WarpSoftmax& softmax,

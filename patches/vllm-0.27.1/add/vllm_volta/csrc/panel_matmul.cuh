@@ -57,7 +57,8 @@ struct Chunk {
       const int column = first + piece % S::TOKEN_PIECES * 8;
       pieces[i] = make_uint4(0, 0, 0, 0);
       if (token < work.m && column < work.k) {
-        pieces[i] = *reinterpret_cast<const uint4*>(static_cast<const __half*>(work.x) + token * work.x_stride + column);
+        const __half* row = static_cast<const __half*>(work.x) + token * work.x_stride;
+        pieces[i] = *reinterpret_cast<const uint4*>(row + column);
       }
     }
   }
@@ -124,7 +125,8 @@ __device__ __forceinline__ void write_sums(const PanelMatmul& work, int row_bloc
   }
 }
 
-// Adds the products of one panel and the staged activations to a lane's sums. `mine`: the lane's token of the first tile.
+// Adds the products of one panel and the staged activations to a lane's sums. `mine`: the lane's token of the first
+// tile.
 template <class S, class Layout, class Format>
 __device__ __forceinline__ void multiply_panel(const Format& held, const uint4* mine, int lane,
                                                typename Format::BlockScale& block_scale, float (&sums)[S::TILES][8]) {
@@ -269,8 +271,8 @@ __device__ __forceinline__ void panel_matmul(const PanelMatmul& work) {
   }
 }
 
-// BLOCKS_n: how many thread blocks of one multiprocessor (65536 registers) the registers of the kernel for n tokens must
-// allow; more would spill.
+// BLOCKS_n: how many thread blocks of one multiprocessor (65536 registers) the registers of the kernel for n tokens
+// must allow; more would spill.
 #define VOLTA_PANEL_KERNEL(NAME, FORMAT, LAYOUT, TOKENS, BLOCKS)                                                  \
   extern "C" __global__ void __launch_bounds__(32 * PANEL_WARPS, BLOCKS) NAME##_##TOKENS(const PanelMatmul work) { \
     panel_matmul<FORMAT, LAYOUT, Shape<TOKENS>>(work);                                                            \

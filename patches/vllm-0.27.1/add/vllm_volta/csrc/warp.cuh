@@ -80,6 +80,11 @@ __device__ __forceinline__ unsigned int upper_twice(unsigned int word) { return 
 __device__ __forceinline__ unsigned int lower_bytes_as_halves(unsigned int word) { return __byte_perm(word, 0, 0x1404); }
 __device__ __forceinline__ unsigned int upper_bytes_as_halves(unsigned int word) { return __byte_perm(word, 0, 0x3424); }
 
+__device__ __forceinline__ float sum_of_halves(unsigned int pair) {
+  const float2 numbers = __half22float2(*reinterpret_cast<const __half2*>(&pair));
+  return numbers.x + numbers.y;
+}
+
 // The lower halves of two words, or their upper halves, in one.
 __device__ __forceinline__ unsigned int lower_halves(unsigned int first, unsigned int second) {
   return __byte_perm(first, second, 0x5410);
