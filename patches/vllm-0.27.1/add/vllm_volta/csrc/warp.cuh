@@ -36,7 +36,9 @@ __device__ __forceinline__ Value* dynamic_shared() {
 __device__ __forceinline__ void meet_warp() { __syncwarp(); }
 __device__ __forceinline__ bool any_lane(bool condition) { return __any_sync(0xffffffffu, condition); }
 __device__ __forceinline__ unsigned int lanes_with(bool condition) { return __ballot_sync(0xffffffffu, condition); }
-__device__ __forceinline__ float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+__device__ __forceinline__ float shuffle_xor(float value, int mask) {
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+}
 __device__ __forceinline__ int shuffle_up(int value, int lanes) { return __shfl_up_sync(0xffffffffu, value, lanes); }
 __device__ __forceinline__ int shuffle_from(int value, int lane) { return __shfl_sync(0xffffffffu, value, lane); }
 
@@ -77,8 +79,12 @@ __device__ __forceinline__ unsigned int lower_twice(unsigned int word) { return 
 __device__ __forceinline__ unsigned int upper_twice(unsigned int word) { return __byte_perm(word, 0, 0x3232); }
 
 // Bytes 0 and 1 (or 2 and 3) of a word as the upper bytes of two halves.
-__device__ __forceinline__ unsigned int lower_bytes_as_halves(unsigned int word) { return __byte_perm(word, 0, 0x1404); }
-__device__ __forceinline__ unsigned int upper_bytes_as_halves(unsigned int word) { return __byte_perm(word, 0, 0x3424); }
+__device__ __forceinline__ unsigned int lower_bytes_as_halves(unsigned int word) {
+  return __byte_perm(word, 0, 0x1404);
+}
+__device__ __forceinline__ unsigned int upper_bytes_as_halves(unsigned int word) {
+  return __byte_perm(word, 0, 0x3424);
+}
 
 __device__ __forceinline__ float sum_of_halves(unsigned int pair) {
   const float2 numbers = __half22float2(*reinterpret_cast<const __half2*>(&pair));
@@ -103,7 +109,8 @@ __device__ __forceinline__ void multiply_m8n8k4(float (&sums)[8], const unsigned
 }
 
 // The same with a 8 x 4 by columns.
-__device__ __forceinline__ void multiply_m8n8k4_columns(float (&sums)[8], const unsigned int* a, const unsigned int* b) {
+__device__ __forceinline__ void multiply_m8n8k4_columns(float (&sums)[8], const unsigned int* a,
+                                                        const unsigned int* b) {
   asm("mma.sync.aligned.m8n8k4.col.col.f32.f16.f16.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9}, {%10, %11}, "
       "{%0, %1, %2, %3, %4, %5, %6, %7};"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]), "+f"(sums[6]),
