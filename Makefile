@@ -3,7 +3,7 @@ PYTHON ?=
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv quickstart test unit bench bench-diagnose bench-fleet bench-up bench-inspect bench-pull bench-convert bench-kernels lock clean clean-cache
+.PHONY: help venv quickstart test unit bench bench-diagnose bench-fleet bench-up bench-inspect bench-pull bench-convert bench-kernels bench-attention lock clean clean-cache
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,10 @@ bench-convert: ## Measure quantising and dequantising next to compressed-tensors
 bench-kernels: ## Predict what bounds the kernels on a V100 (NVDISASM=...); with a GPU: bench/kernels/README.md
 	@sh scripts/venv.sh dev
 	@.venv/bin/python bench/kernels/volta_model.py $(if $(NVDISASM),--nvdisasm $(NVDISASM))
+
+bench-attention: ## Predict what bounds attention on a V100 (NVDISASM=...); with a GPU: bench/attention/README.md
+	@sh scripts/venv.sh dev
+	@.venv/bin/python bench/attention/volta_model.py $(if $(NVDISASM),--nvdisasm $(NVDISASM))
 
 lock: ## Resolve requirements/*.lock anew from pyproject.toml
 	@sh scripts/lock.sh

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import heapq
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from bench.gpu.sass import Function, Instruction
@@ -101,6 +102,80 @@ def _natural_loops(graph: Mapping[int, Block], dominated_by: Mapping[int, frozen
     return loops
 
 
+def _innermost_with_tensors(
+    graph: Mapping[int, Block], loops: Iterable[_NaturalLoop], name: str
+) -> tuple[_NaturalLoop, list[_NaturalLoop]]:
+    """The innermost loop with tensor core instructions, of several the one with most; and all loops."""
+    every = list(loops)
+
+    def tensor(loop: _NaturalLoop) -> int:
+        return sum(is_tensor(each) for start in loop.members for each in graph[start].instructions)
+
+    holding = [loop for loop in every if tensor(loop)]
+    innermost = [loop for loop in holding if not any(other.members < loop.members for other in holding)]
+    if not innermost:
+        raise ValueError(f"{name} has no loop with tensor core instructions")
+    return max(innermost, key=tensor), every
+
+
+def busy_round(function: Function, most_of: str) -> tuple[Instruction, ...]:
+    """The shortest way once round the main loop that passes all of its tensor core instructions, and the block with
+    the most instructions whose opcode begins with `most_of` (MUFU.EX2: the exponentials of a softmax).
+
+    A round with work takes no fewer instructions; branches for rare cases are left out. Raises ValueError when no loop
+    has such instructions, or no way passes them all.
+    """
+    graph = blocks(function)
+    dominated_by = dominators(graph, function.instructions[0].address)
+    main, _ = _innermost_with_tensors(graph, _natural_loops(graph, dominated_by), function.name)
+    header = next(start for start in main.members if all(start in dominated_by[each] for each in main.members))
+    stops = [start for start in main.members if any(map(is_tensor, graph[start].instructions))]
+    counts = {
+        start: sum(each.opcode.startswith(most_of) for each in graph[start].instructions) for start in main.members
+    }
+    stops.append(max(counts, key=lambda start: counts[start]))
+    # Within a round, a block that others cannot be reached from without going back to the header comes later.
+    after = {start: len(_reachable(graph, start, main.members, header).intersection(stops)) for start in stops}
+    stops.sort(key=lambda start: -after[start])
+    way = [header]
+    for stop in stops:
+        way += _shortest(graph, way[-1], {stop}, main.members, header, function.name)
+    way += _shortest(graph, way[-1], set(main.latches), main.members, header, function.name)
+    return tuple(each for start in way for each in graph[start].instructions)
+
+
+def _followers(graph: Mapping[int, Block], start: int, members: Set[int], header: int) -> list[int]:
+    return [each for each in graph[start].followers if each in members and each != header]
+
+
+def _reachable(graph: Mapping[int, Block], start: int, members: Set[int], header: int) -> set[int]:
+    found: set[int] = set()
+    growing = [start]
+    while growing:
+        for follower in _followers(graph, growing.pop(), members, header):
+            if follower not in found:
+                found.add(follower)
+                growing.append(follower)
+    return found
+
+
+def _shortest(
+    graph: Mapping[int, Block], start: int, ends: Set[int], members: Set[int], header: int, name: str
+) -> list[int]:
+    """Blocks after `start` up to one of `ends`, with the fewest instructions; none when it is one itself."""
+    queue: list[tuple[int, int, list[int]]] = [(0, start, [])]
+    done: set[int] = set()
+    while queue:
+        length, block, way = heapq.heappop(queue)
+        if block in ends:
+            return way
+        if block not in done:
+            done.add(block)
+            for follower in _followers(graph, block, members, header):
+                heapq.heappush(queue, (length + len(graph[follower].instructions), follower, [*way, follower]))
+    raise ValueError(f"no way through the main loop of {name} passes all of its tensor core instructions")
+
+
 def main_loop(function: Function) -> Loop:
     """The innermost loop with tensor core instructions; of several the one with most of them.
 
@@ -108,19 +183,11 @@ def main_loop(function: Function) -> Loop:
     """
     graph = blocks(function)
     dominated_by = dominators(graph, function.instructions[0].address)
-    loops = _natural_loops(graph, dominated_by)
+    main, loops = _innermost_with_tensors(graph, _natural_loops(graph, dominated_by), function.name)
 
     def listing(starts: Iterable[int]) -> tuple[Instruction, ...]:
         return tuple(each for start in sorted(starts) for each in graph[start].instructions)
 
-    def tensor(loop: _NaturalLoop) -> int:
-        return sum(is_tensor(each) for each in listing(loop.members))
-
-    holding = [loop for loop in loops if tensor(loop)]
-    innermost = [loop for loop in holding if not any(other.members < loop.members for other in holding)]
-    if not innermost:
-        raise ValueError(f"{function.name} has no loop with tensor core instructions")
-    main = max(innermost, key=tensor)
     always = main.members.intersection(*(dominated_by[latch] for latch in main.latches))
     outer = [loop.members for loop in loops if main.members < loop.members]
     staging = [members for members in outer if any(each.mnemonic == "STS" for each in listing(members))]

@@ -45,7 +45,11 @@ class MachineCode:
 def machine_code(sources: Path, architecture: str, nvdisasm: Path, scratch: Path) -> MachineCode:
     """device_code.cu in `sources` as compute_70 PTX, assembled for `architecture` (as sm_70)."""
     unit = sources / "device_code.cu"
-    ptx = ptx_of(unit.read_text(encoding="utf-8"), unit.name, sources)
+    return assembled(ptx_of(unit.read_text(encoding="utf-8"), unit.name, sources), architecture, nvdisasm, scratch)
+
+
+def assembled(ptx: str, architecture: str, nvdisasm: Path, scratch: Path) -> MachineCode:
+    """PTX as machine code for an architecture. Raises MissingTool when nvdisasm does not know it."""
     kernels = assemble(ptx, scratch, architecture)
     command = [str(nvdisasm), "-c", str(scratch / "kernels.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -35,6 +35,8 @@ class Instruction:
         """Whether the next instruction may follow it."""
         if self.predicate is not None:
             return True
+        if self.opcode in ("BRA.DIV", "BRA.CONV"):  # taken where the lanes of a warp are apart, or together
+            return True
         if self.mnemonic == "BRA":
             return BRANCH_CONDITION.match(self.operands) is not None
         return self.mnemonic not in ("EXIT", "RET", "BRX", "JMP", "BREAK")

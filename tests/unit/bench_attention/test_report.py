@@ -47,7 +47,7 @@ def test_heads_are_lines_and_batches_columns() -> None:
         "Llama-8B 32/8 D128   100 67%",
         "",
         "Prompts: microseconds, TFLOP/s and share of cuBLAS' rate in fp16 (new tokens @tokens before)",
-        "heads                        2k",
+        "heads                         2k",
         "Llama-70B 64/8 D128  1000 69 10%",
         "-: no implementation takes it, or it would take more than 0.3 s",
         "",
