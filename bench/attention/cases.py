@@ -75,13 +75,15 @@ class Case:
 
     def to(self, device: torch.device) -> Case:
         """The same on another device."""
-        options = self.options
-        moved = {
-            name: None if (each := getattr(options, name)) is None else each.to(device)
-            for name in ("sinks", "slopes", "ranges")
-        }
-        tensors = (self.query, self.keys, self.values, self.query_start, self.lengths, self.block_table)
-        return Case(self.heads, *(each.to(device) for each in tensors), replace(options, **moved))
+        given = self.options
+        options = replace(
+            given,
+            sinks=given.sinks if given.sinks is None else given.sinks.to(device),
+            slopes=given.slopes if given.slopes is None else given.slopes.to(device),
+            ranges=given.ranges if given.ranges is None else given.ranges.to(device),
+        )
+        names = ("query", "keys", "values", "query_start", "lengths", "block_table")
+        return replace(self, options=options, **{name: getattr(self, name).to(device) for name in names})
 
     def with_options(self, **options: object) -> Case:
         return replace(self, options=replace(self.options, **options))  # type: ignore[arg-type]

@@ -300,8 +300,8 @@ def strides(bench: Bench, claim: Claim) -> None:
         untouched = all(bool(torch.isnan(each).all()) for each in beside)
         claim.see(untouched, f"D{head_size}: the cache beside was written to")
         for fragments in bench.fragments:
-            shape = case.tokens + 3, heads.heads + 1, head_size
-            room = torch.full(shape, 7.0, dtype=torch.float16, device=bench.device)
+            wider = case.tokens + 3, heads.heads + 1, head_size
+            room = torch.full(wider, 7.0, dtype=torch.float16, device=bench.device)
             out = room[1 : case.tokens + 1, : heads.heads]
             space = operators.workspace(there, parts[0], fragments)
             operators.attend(there, cache, space, fragments, 1, out, parts)

@@ -153,9 +153,7 @@ def compile_once(function: Any, values: dict[str, Any], folder: Path, variants: 
         entry=metadata["name"],
         file=file,
         parameters=passed,
-        constants={
-            names[path[0]]: int(value) if isinstance(value, enum.Enum) else value for path, value in constants.items()
-        },
+        constants={names[path[0]]: plain(value) for path, value in constants.items()},
         aligned=aligned,
         warps=options.num_warps,
         shared=metadata["shared"],

@@ -107,9 +107,8 @@ def test_memory_bounds_decoding_that_hardly_computes() -> None:
 
 def test_a_unit_takes_its_cycles_of_all_rounds() -> None:
     batch = Batch(LLAMA_8B, 1, 1, 32 * 128)
-    busy = replace(
-        SPLIT, counts=Counter({Unit.INTEGER: 300, Unit.CONVERSION: 200, Unit.GLOBAL: 100}), shared_cycles=90.0
-    )
+    counts = Counter({Unit.INTEGER: 300, Unit.CONVERSION: 2000, Unit.GLOBAL: 100})
+    busy = replace(SPLIT, counts=counts, shared_cycles=90.0)
     found = volta.bound(CARD, busy, batch)
     rounds, parts = 8 * 128, 80 * 4 * CARD.clock
     assert found.seconds["issue"] == pytest.approx(2400 * rounds / parts)
