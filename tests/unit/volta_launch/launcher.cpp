@@ -88,7 +88,8 @@ const char* start_split(int device, int fragments, const int* shape, int most_qu
 
 const char* start_tiled(int device, int fragments, const int* shape, int tokens) {
   return text_of_error([=] {
-    launch_tiled_attention(device, static_cast<Fragments>(fragments), tokens, work_of(shape), nullptr);
+    const TiledPlan made = plan_tiled_attention(device, tokens, shape[3], shape[1], shape[2], shape[0]);
+    launch_tiled_attention(device, static_cast<Fragments>(fragments), made, work_of(shape), nullptr);
   });
 }
 

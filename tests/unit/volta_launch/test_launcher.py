@@ -56,7 +56,7 @@ class Started:
     """A kernel that the driver was asked to start; parameters: the stream too."""
 
     name: str
-    grid: tuple[int, int]
+    grid: tuple[int, int, int]
     threads: int
     shared: int
     parameters: dict[str, float]
@@ -99,9 +99,9 @@ class Launcher:
         """The last kernel that was started."""
         name, *rest = self.recorded("cuLaunchKernel")[-1].split()[1:]
         x, y, z, threads, thread_y, thread_z, shared = map(int, rest[:7])
-        assert (z, thread_y, thread_z) == (1, 1, 1)
+        assert (thread_y, thread_z) == (1, 1)
         pairs = dict(zip(rest[7::2], map(float, rest[8::2]), strict=True))
-        return Started(name, (x, y), threads, shared, pairs)
+        return Started(name, (x, y, z), threads, shared, pairs)
 
     def recorded(self, start: str = "") -> list[str]:
         """What the driver was asked for so far, the lines with this start."""
@@ -254,7 +254,7 @@ def test_split_attention_fills_the_gpu_once_with_the_tile_that_fits_the_rows(
         rows = 16 if group * queries > 8 and head_size < 512 else 8
         assert started.name == f"attention_split_{form}_{head_size}_{rows}"
         assert started.threads == threads_of(ptx, started.name) == 128
-        assert started.grid == (MULTIPROCESSORS * (1024 // started.threads), 1)
+        assert started.grid == (MULTIPROCESSORS * (1024 // started.threads), 1, 1)
         assert started.shared == 0
         shape = {"requests": 33, "kv_heads": 4, "group": group, "head_size": head_size, "block_size": 16}
         assert started.parameters.items() >= {"stream": 7, **shape}.items()
@@ -275,6 +275,9 @@ def test_tiled_attention_gets_a_block_for_every_tile_of_each_kv_head(
         # However the tokens are dealt out to the requests, and not more than that asks for.
         most = sum(-(-queries * group // rows) for queries in (tokens - requests + 1, *[1] * (requests - 1)))
         assert most <= started.grid[0] <= tokens * group // rows + requests
+        # Where there are few blocks, as many share their keys as there are multiprocessors for, up to 16.
+        blocks = started.grid[0] * kv_heads
+        assert started.grid[2] == min(16, max(1, MULTIPROCESSORS // blocks))
         assert started.threads == threads_of(ptx, name) == 256
         assert 0 < started.shared <= 96 * 1024
     asked = launcher.recorded("cuFuncSetAttribute")
@@ -297,7 +300,7 @@ def test_new_keys_and_values_are_written_by_as_many_threads_as_pieces(
 ) -> None:
     assert launcher.call("start_write", VOLTA, tokens, 8, 128) == ""
     started = launcher.started()
-    assert (started.name, started.grid, started.threads, started.shared) == ("write_cache", (blocks, 1), 256, 0)
+    assert (started.name, started.grid, started.threads, started.shared) == ("write_cache", (blocks, 1, 1), 256, 0)
     assert started.parameters.items() >= {"stream": 0, "tokens": tokens, "kv_heads": 8, "head_size": 128}.items()
 
 
@@ -311,7 +314,10 @@ def test_the_workspace_is_enough_for_whatever_kernel_is_taken(
     shape = (ctypes.c_int * 4)(head_size, kv_heads, group, requests)
     assert launcher.call("ask_workspace", VOLTA, QUAD_PAIRS, shape, tokens, tokens, out) == ""
     plans = list(zip(out[2::2], out[3::2], strict=True))
-    assert (out[0], out[1]) == (max(partial for partial, _ in plans), max(arrivals for _, arrivals in plans))
+    # Blocks of tiled attention that share rows, one on each multiprocessor, leave sums by dimension and two numbers for each row.
+    tiled = MULTIPROCESSORS * ({256: 128, 512: 64}.get(head_size, 256) * (-(-head_size // 64) * 64 + 2))
+    assert out[0] == max(tiled, *(partial for partial, _ in plans))
+    assert out[1] == max(arrivals for _, arrivals in plans)
     for queries, (partial, arrivals) in enumerate(plans, 1):
         rows = 16 if group * queries > 8 and head_size < 512 else 8
         # Two results of each thread block, of whole pieces of 64 dimensions; one counter for each tile, however the
@@ -328,7 +334,7 @@ def test_split_attention_is_not_started_with_more_blocks_than_may_work(launcher:
         launcher.library.has_gpu(gpu, 90)
         launcher.library.has_multiprocessors(gpu, count)
         assert launcher.attend("split", 1, gpu=gpu) == ""
-        assert launcher.started().grid == (blocks, 1)
+        assert launcher.started().grid == (blocks, 1, 1)
 
 
 def test_attention_by_octets_is_refused_below_8(launcher: Launcher) -> None:
@@ -342,7 +348,7 @@ def test_attention_that_cannot_be_started_is_told_with_its_shape(launcher: Launc
     launcher.fail("cuLaunchKernel", 701)
     assert launcher.attend("tiled", 100, head_size=64, kv_heads=2, group=8) == (
         "kernel attention_tiled_quad_pairs_64 of vllm_volta cannot be started for requests 1, kv_heads 2, group 8, "
-        "head_size 64, block_size 16, 4 x 2 blocks of 256 threads: what the driver says (CUDA error 701)"
+        "head_size 64, block_size 16, 4 x 2 x 10 blocks of 256 threads: what the driver says (CUDA error 701)"
     )
 
 

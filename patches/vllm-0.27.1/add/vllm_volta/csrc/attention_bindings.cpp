@@ -174,6 +174,15 @@ PagedAttention rest_of(PagedAttention work, int first) {
   return work;
 }
 
+void give_workspace(PagedAttention& work, const Tensor& partial, const Tensor& arrivals,
+                    const AttentionWorkspace& needed, int32_t device) {
+  const Place place{device, "query"};
+  work.partial = static_cast<float*>(workspace_of(partial, "partial", ScalarType::Float, place, needed.partial));
+  check_aligned(work.partial, "partial");
+  work.arrivals =
+      static_cast<unsigned int*>(workspace_of(arrivals, "arrivals", ScalarType::Int, place, needed.arrivals));
+}
+
 }  // namespace
 
 void write_cache(const Tensor& key, const Tensor& value, const Tensor& cache, const Tensor& slots) {
@@ -235,19 +244,17 @@ void paged_attention(const Tensor& query, const Tensor& cache, const Tensor& out
   if (few > 0) {
     const SplitPlan plan = plan_split_attention(device, layout, work.head_size, work.group,
                                                 whole(most_decode_queries, "most_decode_queries", 1));
-    const AttentionWorkspace needed = plan.workspace(few, first, work.kv_heads, work.group);
-    const Place place{device, "query"};
     PagedAttention decoding = work;
     decoding.requests = first;
-    decoding.partial =
-        static_cast<float*>(workspace_of(partial, "partial", ScalarType::Float, place, needed.partial));
-    check_aligned(decoding.partial, "partial");
-    decoding.arrivals =
-        static_cast<unsigned int*>(workspace_of(arrivals, "arrivals", ScalarType::Int, place, needed.arrivals));
+    give_workspace(decoding, partial, arrivals, plan.workspace(few, first, work.kv_heads, work.group), device);
     launch_split_attention(device, layout, plan, decoding, stream);
   }
   if (few < all_tokens) {
-    launch_tiled_attention(device, layout, all_tokens - few, rest_of(work, first), stream);
+    PagedAttention rest = rest_of(work, first);
+    const TiledPlan plan = plan_tiled_attention(device, all_tokens - few, rest.requests, rest.kv_heads, rest.group,
+                                                rest.head_size);
+    give_workspace(rest, partial, arrivals, plan.workspace(rest.kv_heads, rest.head_size), device);
+    launch_tiled_attention(device, layout, plan, rest, stream);
   }
 }
 

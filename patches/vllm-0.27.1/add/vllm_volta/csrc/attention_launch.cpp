@@ -31,7 +31,9 @@ AttentionWorkspace most_workspace(int device, Fragments fragments, int head_size
                                   int requests) {
   Device& found = device_of(device);
   check_fragments(fragments, found);
-  AttentionWorkspace most{};
+  // As many blocks share rows as there are multiprocessors, at the most.
+  const int multiprocessors = multiprocessors_of(found);
+  AttentionWorkspace most{tiled_partial_floats(multiprocessors, head_size), multiprocessors};
   for (const int queries : {1, tokens}) {
     const SplitPlan plan = plan_of(found, fragments, split_kernel(head_size, group, queries));
     most = larger(most, plan.workspace(tokens, requests, kv_heads, group));
@@ -46,12 +48,15 @@ void launch_split_attention(int device, Fragments fragments, const SplitPlan& pl
   start_attention(found, split_number(fragments, plan.kernel), {plan.blocks}, work, stream);
 }
 
-void launch_tiled_attention(int device, Fragments fragments, int tokens, const PagedAttention& work, void* stream) {
+TiledPlan plan_tiled_attention(int device, int tokens, int requests, int kv_heads, int group, int head_size) {
+  return plan_tiled(tokens, requests, kv_heads, group, head_size, multiprocessors_of(device_of(device)));
+}
+
+void launch_tiled_attention(int device, Fragments fragments, const TiledPlan& plan, const PagedAttention& work,
+                            void* stream) {
   Device& found = device_of(device);
   check_fragments(fragments, found);
-  const long long blocks = tiled_blocks(tokens, work.requests, work.group, work.head_size);
-  start_attention(found, tiled_number(fragments, work.head_size), {static_cast<int>(blocks), work.kv_heads}, work,
-                  stream);
+  start_attention(found, tiled_number(fragments, work.head_size), {plan.blocks, work.kv_heads, plan.parts}, work, stream);
 }
 
 void launch_write_cache(int device, const CacheWrite& work, void* stream) {

@@ -37,7 +37,7 @@ constexpr int split_blocks(int multiprocessors, int resident) {
   return blocks < MOST_SPLIT_BLOCKS ? static_cast<int>(blocks) : MOST_SPLIT_BLOCKS;
 }
 
-// Memory that split attention works in.
+// Memory that attention works in.
 struct AttentionWorkspace {
   long long partial;   // floats of PagedAttention::partial
   long long arrivals;  // counters of PagedAttention::arrivals
@@ -59,6 +59,23 @@ struct SplitPlan {
             arrival_counters(tokens, requests, kv_heads, group, split_rows(kernel))};
   }
 };
+
+// How tiled attention is started: blocks for each KV head, and how many of them share the keys of the same rows.
+struct TiledPlan {
+  int blocks;
+  int parts;
+
+  constexpr AttentionWorkspace workspace(int kv_heads, int head_size) const {
+    const int sharing = parts > 1 ? blocks * kv_heads : 0;
+    return {tiled_partial_floats(sharing * parts, head_size), sharing};
+  }
+};
+
+// tokens: query tokens of the requests, at least.
+constexpr TiledPlan plan_tiled(int tokens, int requests, int kv_heads, int group, int head_size, int multiprocessors) {
+  const long long blocks = tiled_blocks(tokens, requests, group, head_size);
+  return {static_cast<int>(blocks), tiled_parts(blocks * kv_heads, multiprocessors)};
+}
 
 // New keys and values are written in pieces: eight dimensions of the key and the value of one token and head.
 constexpr int WRITE_THREADS = 256;

@@ -66,6 +66,7 @@ int striding_blocks(const Device& device, long long pieces, int pieces_of_block)
 struct Grid {
   int x;
   int y = 1;
+  int z = 1;
 };
 
 // Sizes that an error names.
