@@ -188,6 +188,7 @@ def layers_answer_as_float64_in_every_layout_of_the_cache() -> None:
 
     random = np.random.default_rng(3)
     requests = [Request(1, 130), Request(4, 60), Request(1, 16), Request(50, 50), Request(20, 97)]
+    images = [Request(1, 30, ((3, 9),)), Request(40, 60, ((22, 45), (50, 58))), Request(33, 33)]
     for number, (block_size, how, head_size, heads, kv_heads, options) in enumerate(
         (
             (16, PLAIN, 64, 8, 2, {}),
@@ -196,9 +197,12 @@ def layers_answer_as_float64_in_every_layout_of_the_cache() -> None:
             (32, PACKED, 80, 4, 4, {"soft_cap": 30.0, "spread": 4}),
             (16, PLAIN, 512, 8, 2, {"sinks": numbers(random, 8, 4)}),
             (16, PACKED, 96, 3, 3, {"slopes": np.float32([0.01, 0.1, 0.3])}),
+            (32, PLAIN, 64, 4, 2, {"requests": images, "window": 9}),
+            (32, PLAIN, 64, 4, 2, {"requests": images, "window": 9, "clamp_ranges": True}),
         )
     ):
-        problem = rough(random, requests, kv_heads, heads // kv_heads, head_size, **options)
+        given = options.pop("requests", requests)
+        problem = rough(random, given, kv_heads, heads // kv_heads, head_size, **options)
         with engine() as config:
             layer = new_layer(f"layer{number}", heads, kv_heads, head_size, problem)
             within_float16(problem, served(config, layer, problem, block_size, how))
@@ -312,7 +316,7 @@ def a_batch_that_is_padded_leaves_the_padding_alone() -> None:
         layer = new_layer("layer", 4, 1, 64, problem)
         builder, cache = new_builder(config, layer, 16), shaped_cache(layer, 16, PLAIN)
         batch = in_cache(problem, cache)
-        common = common_metadata([1, 1, 0, 0], [40, 17, 0, 0], tokens=4, block_table=batch.block_table)
+        common = common_metadata([1, 1, 0, 0], [40, 17, 0, 0], tokens=6, block_table=batch.block_table)
         metadata = builder.build_for_cudagraph_capture(common)
         assert (metadata.decodes, metadata.tokens, metadata.most_decode_queries) == (4, 4, 1)
         query = torch.cat((batch.query, torch.full((6, 4, 64), torch.nan).half()))
@@ -562,6 +566,7 @@ def new_layer(
             "per_layer_sliding_window": problem.window or None,
             "logits_soft_cap": problem.soft_cap or None,
             "alibi_slopes": None if problem.slopes is None else problem.slopes.tolist(),
+            "mm_prefix_clamp_sliding_window": problem.clamp_ranges,
         }
         if problem.sinks is not None:
             more["sinks"] = torch.nn.Parameter(torch.from_numpy(problem.sinks), requires_grad=False)
@@ -665,6 +670,8 @@ def run_step(
     )
     queries = [request.queries for request in problem.requests]
     common = common_metadata(queries, [request.length for request in problem.requests], None, table, slots)
+    if any(request.ranges for request in problem.requests):
+        common.mm_req_doc_ranges = {row: list(request.ranges) for row, request in enumerate(problem.requests)}
     layer.kv_cache = cache
     found = forward(config, layer, torch.from_numpy(problem.query), key, value, builder.build(0, common), slots)
     return found.numpy().reshape(problem.query.shape)

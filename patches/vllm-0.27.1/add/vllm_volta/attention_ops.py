@@ -185,7 +185,7 @@ def attend(
 ) -> torch.Tensor:
     """Attention of query [tokens, heads, head_size] to the keys that it sees, in `dtype`; the same shape.
 
-    A token that sees no key is zeros, and keys that no token sees may be anything, NaN too.
+    Each token sees at least its own key. Keys that no token sees may be anything, NaN too.
     """
     seen = visible.any(0)[:, None, None]
     group = query.shape[1] // keys.shape[1]
@@ -202,9 +202,7 @@ def attend(
     logits = logits.masked_fill(~visible, -math.inf)
     if sinks is not None:
         logits = torch.cat((logits, sinks.to(dtype)[:, None, None].expand(-1, len(query), 1)), 2)
-    weights = torch.softmax(logits, 2)[..., : len(seen)]
-    weights = weights.masked_fill(~visible, 0)  # softmax makes NaN of a row that sees nothing
-    return (weights @ values).transpose(0, 1)
+    return (torch.softmax(logits, 2)[..., : len(seen)] @ values).transpose(0, 1)
 
 
 def _groups(cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
