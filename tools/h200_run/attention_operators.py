@@ -231,13 +231,13 @@ def attention_first_in_a_graph() -> None:
     # A workspace without asking for its size, which loads kernels.
     partial = torch.full((1 << 23,), math.nan, device="cuda")
     arrivals = torch.zeros(1 << 12, dtype=torch.int32, device="cuda")
-    requests = ((1, 500), (1, 300), (1, 1), (1, 170), (24, 400))
+    requests = ((1, 500), (1, 300), (1, 1), (1, 170), (24, 2000))
     batch = Batch(requests, 4, Shape(heads=16, kv_heads=2), partial=partial, arrivals=arrivals)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         out = batch()
     lengths, table = batch.arguments["lengths"], batch.arguments["block_table"]
-    for changed in ((500, 300, 1, 170, 400), (1, 299, 0, 33, 24), (128, 129, 1, 64, 399), (500, 300, 1, 170, 400)):
+    for changed in ((500, 300, 1, 170, 2000), (1, 299, 0, 33, 24), (128, 129, 1, 64, 1999), (500, 300, 1, 170, 700)):
         lengths.copy_(batch.numbers_of(changed))
         batch.out.fill_(GUARD)
         graph.replay()

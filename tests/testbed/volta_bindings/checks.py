@@ -68,8 +68,14 @@ def a_batch_goes_to_two_kernels_with_the_requests_of_each(gpu: Gpu) -> None:
         (split, split_grid, few), (tiled, tiled_grid, many) = gpu.launches()
         given = made.arguments
         assert split == "attention_split_quad_pairs_128_16" and split_grid == (8 * MULTIPROCESSORS, 1, 1, 128)
-        # 170 tokens of two requests, each with the 4 heads of a group, in tiles of 256.
-        assert tiled == "attention_tiled_quad_pairs_128" and tiled_grid == (170 * 4 // 256 + 2, 2, 1, 256)
+        # 170 tokens of two requests, each with the 4 heads of a group, in tiles of 256: as 8 blocks, which leaves 10
+        # multiprocessors for the keys of each.
+        assert tiled == "attention_tiled_quad_pairs_128" and tiled_grid == (
+            170 * 4 // 256 + 2,
+            2,
+            MULTIPROCESSORS // 8,
+            256,
+        )
         shared = {"window": 77.0, "soft_cap": 2.5, "clamp_ranges": 1.0, "most_ranges": 3.0, "stream": STREAM}
         shared |= {"kv_heads": 2.0, "group": 4.0, "head_size": 128.0, "block_size": 32.0}
         shared |= {"query_stride": made.query.stride(0), "out_stride": made.out.stride(0)}
@@ -79,7 +85,8 @@ def a_batch_goes_to_two_kernels_with_the_requests_of_each(gpu: Gpu) -> None:
         shared |= pointers(sinks=given["sinks"], slopes=given["slopes"])
         assert abs(few["scale"] - given["scale"]) < 1e-6
         first = pointers(query_start=given["query_start"], lengths=given["lengths"], block_table=made.table)
-        first |= pointers(ranges=ranges, partial=given["partial"], arrivals=given["arrivals"])
+        shared |= pointers(partial=given["partial"], arrivals=given["arrivals"])
+        first |= pointers(ranges=ranges)
         assert few == shared | first | {"requests": float(DECODES)}
         rest = pointers(query_start=given["query_start"][DECODES:], lengths=given["lengths"][DECODES:])
         rest |= pointers(block_table=made.table[DECODES:], ranges=ranges[DECODES:])
@@ -141,7 +148,15 @@ def the_workspace_that_is_asked_for_is_enough_and_no_less_is(gpu: Gpu) -> None:
         tiles = 2 * max(requests, requests * -(-queries * group // rows))
         less = exact | {"arrivals": torch.zeros(tiles - 1, dtype=torch.int32)}
         refused("arrivals must be [at least", lambda less=less, made=made: made(**less))
-    del gpu
+    # Where one block for each KV head has all rows, 16 share the keys: 40 would fit the GPU, but that is the most.
+    made = batch(requests=[(40, 600)], decodes=0)
+    least = 2 * 16 * 256 * (128 + 2)
+    exact = {"partial": torch.empty(least), "arrivals": torch.zeros(2, dtype=torch.int32)}
+    gpu.launches()
+    made(**exact)
+    assert [grid for _, grid, _ in gpu.launches()] == [(1, 2, 16, 256)]
+    less = exact | {"partial": torch.empty(least - 1)}
+    refused(f"partial must be [at least {least}], it is [{least - 1}]", lambda: made(**less))
 
 
 def wrong_arguments_are_refused_with_a_text_that_names_them(gpu: Gpu) -> None:

@@ -314,7 +314,8 @@ def test_the_workspace_is_enough_for_whatever_kernel_is_taken(
     shape = (ctypes.c_int * 4)(head_size, kv_heads, group, requests)
     assert launcher.call("ask_workspace", VOLTA, QUAD_PAIRS, shape, tokens, tokens, out) == ""
     plans = list(zip(out[2::2], out[3::2], strict=True))
-    # Blocks of tiled attention that share rows, one on each multiprocessor, leave sums by dimension and two numbers for each row.
+    # Blocks of tiled attention that share rows, one on each multiprocessor, leave sums by dimension and two numbers for
+    # each row.
     tiled = MULTIPROCESSORS * ({256: 128, 512: 64}.get(head_size, 256) * (-(-head_size // 64) * 64 + 2))
     assert out[0] == max(tiled, *(partial for partial, _ in plans))
     assert out[1] == max(arrivals for _, arrivals in plans)

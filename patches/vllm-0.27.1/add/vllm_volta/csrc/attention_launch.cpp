@@ -56,7 +56,8 @@ void launch_tiled_attention(int device, Fragments fragments, const TiledPlan& pl
                             void* stream) {
   Device& found = device_of(device);
   check_fragments(fragments, found);
-  start_attention(found, tiled_number(fragments, work.head_size), {plan.blocks, work.kv_heads, plan.parts}, work, stream);
+  start_attention(found, tiled_number(fragments, work.head_size), {plan.blocks, work.kv_heads, plan.parts}, work,
+                  stream);
 }
 
 void launch_write_cache(int device, const CacheWrite& work, void* stream) {

@@ -10,8 +10,8 @@ namespace vllm_volta {
 // How split attention is started for requests of at most `most_queries` query tokens.
 SplitPlan plan_split_attention(int device, Fragments fragments, int head_size, int group, int most_queries);
 
-// What attention needs at most if split attention gets up to `tokens` query tokens of `requests` requests, whatever kernel
-// takes them.
+// What attention needs at most if split attention gets up to `tokens` query tokens of `requests` requests, whatever
+// kernel takes them.
 AttentionWorkspace most_workspace(int device, Fragments fragments, int head_size, int kv_heads, int group, int tokens,
                                   int requests);
 

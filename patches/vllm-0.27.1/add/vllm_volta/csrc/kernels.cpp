@@ -248,17 +248,17 @@ int striding_blocks(const Device& device, long long pieces, int pieces_of_block)
 
 void start(Device& device, int kernel, Grid grid, void** parameters, const Sizes& sizes, void* stream) {
   const Description& kind = description_of(kernel);
-  const CUresult result =
-      driver().launch_kernel(device.loaded(kernel).function, grid.x, grid.y, grid.z, kind.threads, 1, 1, kind.shared_bytes,
-                             static_cast<CUstream>(stream), parameters, nullptr);
+  const CUresult result = driver().launch_kernel(device.loaded(kernel).function, grid.x, grid.y, grid.z, kind.threads,
+                                                 1, 1, kind.shared_bytes, static_cast<CUstream>(stream), parameters,
+                                                 nullptr);
   check(result, [&] {
     std::string text = "kernel " + kind.name + " of vllm_volta cannot be started for ";
     for (const auto& [name, size] : sizes) {
       text += std::string(name) + " " + std::to_string(size) + ", ";
     }
     return text + std::to_string(grid.x) + (grid.y > 1 || grid.z > 1 ? " x " + std::to_string(grid.y) : "") +
-           (grid.z > 1 ? " x " + std::to_string(grid.z) : "") + " blocks of " +
-           std::to_string(kind.threads) + " threads";
+           (grid.z > 1 ? " x " + std::to_string(grid.z) : "") + " blocks of " + std::to_string(kind.threads) +
+           " threads";
   });
 }
 
