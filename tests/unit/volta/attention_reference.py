@@ -152,8 +152,8 @@ def in_float64(problem: Attention) -> Array:
 def with_limit(problem: Attention) -> tuple[Array, Array]:
     """The result, and how far one in fp16 may be from it: both [tokens, heads, head_size].
 
-    Logits and sums are those of fp32. Exponentials (the largest is about 1) and the result are rounded to fp16. So much,
-    and more for its logits, has scaled_dot_product_attention of fp16.
+    Logits and sums are those of fp32. Exponentials (the largest is about 1) and the result are rounded to fp16. So
+    much, and more for its logits, has scaled_dot_product_attention of fp16.
     """
     result, limit = np.full(problem.query.shape, np.nan), np.full(problem.query.shape, np.nan)
     for rows in _rows(problem):
@@ -162,8 +162,10 @@ def with_limit(problem: Attention) -> tuple[Array, Array]:
         of_sums = (rows.logits.shape[1] + 32) * SINGLE
         of_terms = wrong + rows.weights * (HALF + of_sums) + SMALLEST_HALF * np.isfinite(rows.logits)
         of_result = np.maximum(HALF * np.abs(value), SMALLEST_HALF)
-        of_divisor = wrong.sum(axis=1, keepdims=True) * np.abs(value)
-        error = _product(of_terms, np.abs(rows.values)) + of_divisor + of_result
+        # Sums of exponentials are of rounded ones too.
+        error = (
+            _product(of_terms, np.abs(rows.values)) + of_terms.sum(axis=1, keepdims=True) * np.abs(value) + of_result
+        )
         result[rows.tokens, rows.head] = value
         limit[rows.tokens, rows.head] = error * (1 + 2.0**-8)
     return result, limit
@@ -175,7 +177,10 @@ def in_fp16(problem: Attention) -> Array:
     for rows in _rows(problem):
         largest = rows.weights.max(axis=1, keepdims=True)
         exponentials = (rows.weights / largest).astype(np.float16).astype(np.float64)
-        result[rows.tokens, rows.head] = _product(exponentials, rows.values) * largest
+        # What is of a sink, which is not rounded.
+        others = 1 - rows.weights.sum(axis=1, keepdims=True)
+        sums = exponentials.sum(axis=1, keepdims=True) + others / largest
+        result[rows.tokens, rows.head] = _product(exponentials, rows.values) / sums
     return result
 
 

@@ -125,3 +125,17 @@ def read_report(report: str) -> dict[str, Kernel]:
         name: Kernel(name, int(registers), int(stores), int(loads), int(stack), int(shared or 0))
         for name, stack, stores, loads, registers, shared in row.findall(report)
     }
+
+
+def blocks_at_once(kernel: Kernel, threads: int) -> int:
+    """Thread blocks that a multiprocessor of 7.0 holds.
+
+    CUDA C++ programming guide, compute capabilities: 64 warps, 32 blocks, 65536 registers (dealt out to warps, by 256),
+    96 KB of shared memory (dealt out by 256 bytes).
+    """
+    warps = -(-threads // 32)
+    registers_of_a_warp = -(-kernel.registers * 32 // 256) * 256
+    limits = [32, 64 // warps, 65536 // registers_of_a_warp // warps]
+    if kernel.shared:
+        limits.append(96 * 1024 // (-(-kernel.shared // 256) * 256))
+    return min(limits)

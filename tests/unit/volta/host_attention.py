@@ -160,7 +160,7 @@ class HostAttention:
     def __init__(self, kernels: HostKernels) -> None:
         self.kernels = kernels
         self.library = kernels.library
-        for name in ("tiled_blocks", "partial_floats", "arrival_counters"):
+        for name in ("tiled_blocks", "partial_floats", "tiled_partial_floats", "arrival_counters"):
             getattr(self.library, name).restype = ctypes.c_longlong
         assert self.library.paged_attention_bytes() == ctypes.sizeof(PagedAttention)
         assert self.library.cache_write_bytes() == ctypes.sizeof(CacheWrite)
@@ -195,29 +195,40 @@ class HostAttention:
             kernel = f"attention_split_{fragments}_{head_size}_{rows}"
             threads = self.library.split_threads()
             self.kernels.launch("run_paged_attention", kernel, ctypes.byref(work), blocks, order, threads)
-            if arrivals.any():
-                raise KernelFault(f"arrivals are left: {arrivals}")
-            return self._result(problem, out)
+            return self._result(problem, out, arrivals)
 
     def tiled(
-        self, problem: Attention, fragments: str, layout: Layout = PLAIN, order: Order = IN_ORDER, more_blocks: int = 0
+        self,
+        problem: Attention,
+        fragments: str,
+        layout: Layout = PLAIN,
+        order: Order = IN_ORDER,
+        more_blocks: int = 0,
+        parts: int = 1,
     ) -> Array:
-        """The result by attention_tiled_*, with `more_blocks` thread blocks than are needed at the least."""
+        """The result by attention_tiled_*, with `more_blocks` thread blocks than are needed at the least.
+
+        parts: blocks that share the keys of the same rows. Raises KernelFault as `split` does.
+        """
         head_size, tokens = problem.head_size, problem.query.shape[0]
         blocks = more_blocks + self.library.tiled_blocks(tokens, len(problem.requests), problem.group, head_size)
+        sharing = blocks * problem.kv_heads if parts > 1 else 0
         with self.kernels.memory(order) as memory:
+            partial = memory.empty((self.library.tiled_partial_floats(sharing * parts, head_size),), np.float32)
+            arrivals = memory.empty((sharing,), np.uint32)
+            arrivals[:] = 0
             work, out = self._work(memory, problem, layout)
+            work.partial, work.arrivals = partial.ctypes.data, arrivals.ctypes.data
             self.kernels.launch(
                 "run_paged_attention",
                 f"attention_tiled_{fragments}_{head_size}",
                 ctypes.byref(work),
-                blocks,
+                (blocks, problem.kv_heads, parts),
                 order,
                 self.library.tiled_threads(),
-                rows=problem.kv_heads,
-                dynamic_bytes=self.library.tiled_shared_bytes(head_size),
+                self.library.tiled_shared_bytes(head_size),
             )
-            return self._result(problem, out)
+            return self._result(problem, out, arrivals)
 
     def _work(self, memory: Memory, problem: Attention, layout: Layout) -> tuple[PagedAttention, Rows]:
         tokens, width = problem.query.shape[0], problem.heads * problem.head_size
@@ -261,7 +272,9 @@ class HostAttention:
         return work, out
 
     @staticmethod
-    def _result(problem: Attention, out: Rows) -> Array:
+    def _result(problem: Attention, out: Rows, arrivals: Array) -> Array:
+        if arrivals.any():
+            raise KernelFault(f"arrivals are left: {arrivals}")
         if not (out.others().view(np.uint16) == UNTOUCHED).all():
             raise KernelFault("wrote rows of the result that are not the requests'")
         return out.mine.reshape(problem.query.shape).copy()

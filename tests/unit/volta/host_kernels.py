@@ -31,7 +31,7 @@ OPTIONS = (
 )
 # Misaligned reads, overflowing integers and the like end in a signal.
 KERNEL_OPTIONS = ("-O1", "-fsanitize=undefined", "-fno-sanitize=vptr", "-fsanitize-undefined-trap-on-error")
-MACHINE_OPTIONS = ("-O2",)
+MACHINE_OPTIONS = ("-O3",)
 KERNEL_SOURCES = ("kernels.cpp", "faulty_kernels.cpp")
 MACHINE_SOURCES = ("thread_blocks.cpp", "tensor_cores.cpp", "guarded_memory.cpp")
 
@@ -68,7 +68,10 @@ class PanelDequantize(ctypes.Structure):
 
 class _Launch(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_uint) for name in ("blocks", "width", "threads", "resident", "chance", "dynamic_bytes")),
+        *(
+            (name, ctypes.c_uint)
+            for name in ("blocks", "width", "height", "threads", "resident", "chance", "dynamic_bytes")
+        ),
         *((name, ctypes.c_void_p) for name in ("block_order", "thread_order")),
     ]
 
@@ -209,21 +212,22 @@ class HostKernels:
         starter: str,
         kernel: str,
         work: Any,
-        blocks: int,
+        grid: int | tuple[int, int, int],
         order: Order,
         threads: int,
-        rows: int = 1,
         dynamic_bytes: int = 0,
     ) -> None:
-        """Run a kernel on `rows` rows of `blocks` blocks; `work` is what its starter of kernels.cpp takes.
+        """Run a kernel on a grid of so many blocks along x, y and z; `work` is what its starter of kernels.cpp takes.
 
         dynamic_bytes: of shared memory, a multiple of 16. Raises KernelFault.
         """
-        width, blocks = blocks, blocks * rows
+        width, height, depth = (grid, 1, 1) if isinstance(grid, int) else grid
+        blocks = width * height * depth
         block_order, thread_order = order.of(blocks), order.of(threads)
         launch = _Launch(
             blocks=blocks,
             width=width,
+            height=height,
             threads=threads,
             resident=order.resident,
             chance=order.seed or 0,

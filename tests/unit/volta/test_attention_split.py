@@ -146,9 +146,23 @@ def test_requests_share_blocks_of_a_common_prefix(attention: HostAttention, frag
 @every_tile
 @every_fragments
 def test_a_long_context(attention: HostAttention, fragments: str, rows: int) -> None:
-    problem = rough(np.random.default_rng(2), requests_of([(1, 6001)]), 1, 8, 64)
-    for blocks in (1, 23):
+    problem = rough(np.random.default_rng(2), requests_of([(1, 6001), (1, 2000)]), 1, 8, 64)
+    for blocks in (1, 23, 63, 200):
         check(problem, attention.split(problem, fragments, rows, blocks, LAYOUTS[3]))
+
+
+@every_kernel
+@every_fragments
+def test_many_blocks_that_share_rows_merge_in_any_order_to_the_same_bits(
+    attention: HostAttention, fragments: str, head_size: int, rows: int
+) -> None:
+    """So many that they do so in two steps; all have work, of this request or of the next."""
+    unit = attention.unit
+    problem = rough(np.random.default_rng(2), requests_of([(1, 8 * unit), (1, 10 * unit + 3)]), 1, 2, head_size)
+    for blocks in (11, 19):
+        first, other = (attention.split(problem, fragments, rows, blocks, order=order) for order in ORDERS[1:3])
+        check(problem, first)
+        same_bits(other, first)
 
 
 @pytest.mark.parametrize("step", [-3.0, 0.1, 1.5, 5.4, 300.0])

@@ -71,6 +71,33 @@ def test_the_order_of_threads_and_blocks_does_not_change_a_bit(
         same_bits(other, first)
 
 
+@every_head_size
+@every_fragments
+def test_blocks_that_share_keys_have_the_result_together(
+    attention: HostAttention, fragments: str, head_size: int
+) -> None:
+    """More of them than some requests have keys for; the last that arrives merges, whichever it is."""
+    random = np.random.default_rng(head_size)
+    least = 32 * attention.library.least_tiles_of_part()
+    requests = requests_of([(3, 3 * least + 40), (1, 2 * least), (5, 2 * least - 31), (9, 0), (2, 20)])
+    problem = rough(random, requests, 2, 2, head_size)
+    for parts in (2, 3, 16):
+        first, other = (attention.tiled(problem, fragments, order=order, parts=parts) for order in ORDERS[1:3])
+        check(problem, first)
+        same_bits(other, first)
+
+
+@every_fragments
+def test_blocks_that_share_keys_see_windows_ranges_and_sinks(attention: HostAttention, fragments: str) -> None:
+    random = np.random.default_rng(5)
+    sinks = np.array([0, 3, -3, 1e4], np.float32)
+    ranged = (Request(40, 700, ((100, 690),)), Request(4, 600))
+    for window in (0, 1, 33, 300, 515):
+        for clamp in (False, True):
+            problem = rough(random, ranged, 1, 4, 64, 3, 0, window, 30, clamp, sinks)
+            check(problem, attention.tiled(problem, fragments, LAYOUTS[2], parts=3))
+
+
 @every_fragments
 def test_chunks_of_a_prompt_are_the_same_as_the_whole(attention: HostAttention, fragments: str) -> None:
     """Within fp16: the same keys come in the same order, but at other places of the tiles of rows."""

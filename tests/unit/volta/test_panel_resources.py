@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.volta.device_compiler import DeviceCode, Kernel, bounds_of
+from tests.unit.volta.device_compiler import DeviceCode, Kernel, blocks_at_once, bounds_of
 from tests.unit.volta.host_kernels import KERNEL_TOKENS
 
 FORMS = ("nvfp4", "fp8")
@@ -20,20 +20,6 @@ SERVE_7_0 = [*MATMULS, *DEQUANTIZERS]
 STREAMED_16_BYTES = "ld.global.nc.L1::no_allocate.v4.u32"
 QUAD_PAIRS = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32"
 OCTETS = "wmma.mma.sync.aligned.row.col.m32n8k16.f32.f32"
-
-
-def blocks_at_once(kernel: Kernel, threads: int) -> int:
-    """Thread blocks that a multiprocessor of 7.0 holds.
-
-    CUDA C++ programming guide, compute capabilities: 64 warps, 32 blocks, 65536 registers (dealt out to warps, by 256),
-    96 KB of shared memory (dealt out by 256 bytes).
-    """
-    warps = -(-threads // 32)
-    registers_of_a_warp = -(-kernel.registers * 32 // 256) * 256
-    limits = [32, 64 // warps, 65536 // registers_of_a_warp // warps]
-    if kernel.shared:
-        limits.append(96 * 1024 // (-(-kernel.shared // 256) * 256))
-    return min(limits)
 
 
 @pytest.mark.parametrize(

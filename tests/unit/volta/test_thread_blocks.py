@@ -39,15 +39,16 @@ def test_shared_memory_holds_nan_before_it_is_written(host_kernels: HostKernels)
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_blocks_of_a_grid_in_two_dimensions_have_dynamic_memory_of_their_own(
+def test_blocks_of_a_grid_in_three_dimensions_have_dynamic_memory_of_their_own(
     host_kernels: HostKernels, order: Order
 ) -> None:
     with host_kernels.memory(order) as memory:
-        words = memory.empty((2, 3, THREADS), np.uint32)
+        words = memory.empty((4, 2, 3, THREADS), np.uint32)
         address = ctypes.c_void_p(words.ctypes.data)
         name = "last_word_of_dynamic_memory"
-        host_kernels.launch("run_words", name, address, 3, order, THREADS, rows=2, dynamic_bytes=4 * THREADS)
-        assert (words == 100 * (THREADS - 1) + 10 * np.arange(3)[:, None] + np.arange(2)[:, None, None]).all()
+        host_kernels.launch("run_words", name, address, (3, 2, 4), order, THREADS, dynamic_bytes=4 * THREADS)
+        z, y, x, _ = np.indices(words.shape)
+        assert (words == 1000 * (THREADS - 1) + 100 * x + 10 * y + z).all()
 
 
 def test_dynamic_memory_holds_nan_before_it_is_written(host_kernels: HostKernels) -> None:

@@ -31,7 +31,7 @@ struct alignas(16) float4 {
 };
 
 struct dim3 {
-  unsigned int x, y;
+  unsigned int x, y, z;
 };
 
 inline dim3 gridDim, blockDim, blockIdx, threadIdx;

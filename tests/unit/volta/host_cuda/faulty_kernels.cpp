@@ -60,9 +60,10 @@ void reads_16_bytes_at_8(unsigned int* words) {
 // What the last thread of the block wrote to dynamic shared memory; right.
 void last_word_of_dynamic_memory(unsigned int* words) {
   unsigned int* all = vllm_volta::dynamic_shared<unsigned int>();
-  all[threadIdx.x] = 100 * threadIdx.x + 10 * blockIdx.x + blockIdx.y;
+  all[threadIdx.x] = 1000 * threadIdx.x + 100 * blockIdx.x + 10 * blockIdx.y + blockIdx.z;
   __syncthreads();
-  words[(blockIdx.y * gridDim.x + blockIdx.x) * blockDim.x + threadIdx.x] = all[blockDim.x - 1];
+  const unsigned int row = blockIdx.z * gridDim.y + blockIdx.y;
+  words[(row * gridDim.x + blockIdx.x) * blockDim.x + threadIdx.x] = all[blockDim.x - 1];
 }
 
 void dynamic_word_that_nobody_wrote(unsigned int* words) {

@@ -95,6 +95,11 @@ inline unsigned int lower_twice(unsigned int word) { return (word & 0xffffu) * 0
 
 inline unsigned int upper_twice(unsigned int word) { return (word >> 16) * 0x10001u; }
 
+inline float sum_of_halves(unsigned int pair) {
+  const float2 numbers = __half22float2(halves_of(pair));
+  return numbers.x + numbers.y;
+}
+
 inline unsigned int lower_halves(unsigned int a, unsigned int b) { return (a & 0xffffu) | b << 16; }
 
 inline unsigned int upper_halves(unsigned int a, unsigned int b) { return a >> 16 | (b & 0xffff0000u); }

@@ -27,7 +27,7 @@ template <typename Kernel>
 const char* run_by_few(const Kernel& kernel) {
   const unsigned int in_order[] = {0, 1, 2};
   const auto thread = [](const void* argument) { (*static_cast<const Kernel*>(argument))(); };
-  return host_cuda::run({2, 2, 3, 1, 0, 0, in_order, in_order}, thread, &kernel);
+  return host_cuda::run({2, 2, 1, 3, 1, 0, 0, in_order, in_order}, thread, &kernel);
 }
 
 }  // namespace
@@ -73,6 +73,10 @@ long long tiled_blocks(int tokens, int requests, int group, int head_size) {
 }
 
 long long partial_floats(int blocks, int rows, int padded) { return vllm_volta::partial_floats(blocks, rows, padded); }
+
+int least_tiles_of_part() { return vllm_volta::LEAST_TILES_OF_PART; }
+
+long long tiled_partial_floats(int blocks, int head_size) { return vllm_volta::tiled_partial_floats(blocks, head_size); }
 
 long long arrival_counters(int tokens, int requests, int kv_heads, int group, int rows) {
   return vllm_volta::arrival_counters(tokens, requests, kv_heads, group, rows);

@@ -14,10 +14,11 @@ std::array<float, 65536> all_halves() {
   return values;
 }
 
+const std::array<float, 65536> VALUES = all_halves();
+
 // Number i of the fp16 numbers in a fragment's registers.
-float half_of(const unsigned int* registers, int i) {
-  static const std::array<float, 65536> values = all_halves();
-  return values[registers[i / 2] >> (16 * (i % 2)) & 0xffffu];
+inline float half_of(const unsigned int* registers, int i) {
+  return VALUES[registers[i / 2] >> (16 * (i % 2)) & 0xffffu];
 }
 
 // sums [M, N] += a [M, K] b [K, N]

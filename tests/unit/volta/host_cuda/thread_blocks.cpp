@@ -155,7 +155,8 @@ void start(Block& block) {
 // Makes a block the one that runs; its shared memory comes to where kernels look for it.
 void bring(Block& block) {
   current = &block;
-  blockIdx = {block.number % launched->width, block.number / launched->width};
+  const unsigned int row = block.number / launched->width;
+  blockIdx = {block.number % launched->width, row % launched->height, row / launched->height};
   std::copy(block.shared.begin(), block.shared.end(), shared_memory().begin);
 }
 
@@ -355,11 +356,12 @@ const char* run(const Launch& launch, void (*thread)(const void*), const void* a
   if (launch.threads > MOST_THREADS || launch.resident > MOST_RESIDENT) {
     return "more threads or blocks at a time than there can be here";
   }
-  if (launch.blocks % launch.width != 0 || launch.dynamic_bytes % 16 != 0) {
-    return "rows of the grid or quads of words of shared memory that are not whole";
+  const unsigned int layer = launch.width * launch.height;
+  if (launch.blocks % layer != 0 || launch.dynamic_bytes % 16 != 0) {
+    return "a grid, or quads of words of shared memory, that are not whole";
   }
-  gridDim = {launch.width, launch.blocks / launch.width};
-  blockDim = {launch.threads, 1};
+  gridDim = {launch.width, launch.height, launch.blocks / layer};
+  blockDim = {launch.threads, 1, 1};
   launched = &launch;
   chance = launch.chance;
   thread_body = thread;

@@ -21,7 +21,8 @@ constexpr unsigned int MOST_RESIDENT = 4;
 // How a kernel is started.
 struct Launch {
   unsigned int blocks;
-  unsigned int width;                // of the grid: block n is the one with blockIdx.x = n % width, .y = n / width
+  unsigned int width;                // of the grid: blocks are counted along x, then along y, then along z
+  unsigned int height;
   unsigned int threads;
   unsigned int resident;             // blocks that run at a time
   unsigned int chance;               // which of them goes on: the start of a sequence of numbers
