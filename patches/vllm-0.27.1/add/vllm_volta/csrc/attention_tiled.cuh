@@ -76,13 +76,11 @@ struct TiledAttention {
   // What a thread loads of a tile of 32 keys: of each piece of keys 16 bytes, of each piece of values 16 bytes.
   struct Loader {
     const __half* keys;
-    const __half* values;
-    bool has_value;
+    const __half* values;  // null for a value that no row sees
 
     __device__ Loader(const Groups<HEAD>& groups, const KeySpan& span, int first)
         : keys(groups.of(first + threadIdx.x % TILE_KEYS)),
-          values(groups.of(first + threadIdx.x / 8)),
-          has_value(span.has(first + threadIdx.x / 8)) {}
+          values(span.has(first + threadIdx.x / 8) ? groups.of(first + threadIdx.x / 8) : nullptr) {}
 
     __device__ uint4 load_keys(int piece) const {
       const int dims = 8 * piece + threadIdx.x / TILE_KEYS;
@@ -97,7 +95,7 @@ struct TiledAttention {
     __device__ uint4 load_values(int piece) const {
       const int dims = 8 * piece + threadIdx.x % 8;
       uint4 part = make_uint4(0, 0, 0, 0);
-      if (8 * dims < HEAD && has_value) {
+      if (8 * dims < HEAD && values != nullptr) {
         part = load_streamed(value_part<HEAD>(values, threadIdx.x / 8, dims));
       }
       return part;
