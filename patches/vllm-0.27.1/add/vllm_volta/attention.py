@@ -219,8 +219,8 @@ class VoltaAttentionMetadataBuilder(AttentionMetadataBuilder[VoltaAttentionMetad
             heads = vllm_config.model_config.get_num_attention_heads(vllm_config.parallel_config)
         kv_heads = kv_cache_spec.num_kv_heads
         group = heads // kv_heads
-        # One pass over the keys serves so many tokens of a request.
-        self._init_reorder_batch_threshold(max(attention_ops.SPLIT_ROWS // group, 1), supports_spec_as_decode=True)
+        most_queries = max(attention_ops.MOST_SPLIT_ROWS // group, 1)
+        self._init_reorder_batch_threshold(most_queries, supports_spec_as_decode=True)
         assert self.reorder_batch_threshold is not None
         self.most_decode_queries: int = self.reorder_batch_threshold
         self.most_decodes: int = vllm_config.scheduler_config.max_num_seqs

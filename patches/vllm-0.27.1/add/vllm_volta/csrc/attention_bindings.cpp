@@ -70,8 +70,10 @@ Cache cache_of(const Tensor& cache, const Place& place) {
   check_head_size(sizes.head_size);
   STD_TORCH_CHECK(cache.stride(3) == 1 && cache.stride(2) == cache.size(3),
                   "the last two dimensions of cache must be contiguous, its strides are ", strides_of(cache));
-  STD_TORCH_CHECK(starts_pieces(cache, 0) && starts_pieces(cache, 1), "blocks and KV heads of cache must start a "
-                  "multiple of ", PIECE, " values apart, its strides are ", strides_of(cache));
+  STD_TORCH_CHECK(starts_pieces(cache, 0) && starts_pieces(cache, 1),
+                  "blocks and KV heads of cache must start a "
+                  "multiple of ",
+                  PIECE, " values apart, its strides are ", strides_of(cache));
   check_aligned(cache.const_data_ptr(), "cache");
   return sizes;
 }
@@ -92,9 +94,8 @@ void check_heads(const Tensor& tensor, const char* name, const Place& place, int
 
 const float* float_of_each_head(const std::optional<Tensor>& values, const char* name, const Place& place,
                                 int64_t heads) {
-  return values.has_value()
-             ? static_cast<const float*>(data_of(*values, name, ScalarType::Float, place, {heads}))
-             : nullptr;
+  return values.has_value() ? static_cast<const float*>(data_of(*values, name, ScalarType::Float, place, {heads}))
+                            : nullptr;
 }
 
 // One dimension that holds at least so many values, zero or more.
@@ -128,8 +129,8 @@ PagedAttention describe(const Tensor& query, const Tensor& cache, const Tensor& 
                   ", most blocks of a request], it is ", shape_of(block_table));
   const int64_t most_blocks = block_table.size(1);
   STD_TORCH_CHECK((most_blocks <= 1 || block_table.stride(1) == 1) && block_table.stride(0) <= MOST,
-                  "rows of block_table must be contiguous and start at most ", MOST,
-                  " values apart, its strides are ", strides_of(block_table));
+                  "rows of block_table must be contiguous and start at most ", MOST, " values apart, its strides are ",
+                  strides_of(block_table));
   STD_TORCH_CHECK(most_blocks <= MOST / sizes.block_size, "a request must have at most ", MOST, " tokens, ",
                   most_blocks, " blocks of ", sizes.block_size, " have more");
 
@@ -138,16 +139,16 @@ PagedAttention describe(const Tensor& query, const Tensor& cache, const Tensor& 
   work.out = out.mutable_data_ptr();
   work.cache = cache.const_data_ptr();
   work.block_table = static_cast<const int*>(block_table.const_data_ptr());
-  work.query_start = static_cast<const int*>(
-      data_of(query_start, "query_start", ScalarType::Int, place, {requests + 1}));
+  work.query_start =
+      static_cast<const int*>(data_of(query_start, "query_start", ScalarType::Int, place, {requests + 1}));
   work.lengths = static_cast<const int*>(data_of(lengths, "lengths", ScalarType::Int, place, {requests}));
   work.sinks = float_of_each_head(sinks, "sinks", place, heads);
   work.slopes = float_of_each_head(slopes, "slopes", place, heads);
   if (ranges.has_value()) {
     STD_TORCH_CHECK(ranges->dim() == 3, "ranges must be [requests, ranges, 2], it is ", shape_of(*ranges));
     work.most_ranges = whole(ranges->size(1), "ranges of a request");
-    work.ranges = static_cast<const int*>(
-        data_of(*ranges, "ranges", ScalarType::Int, place, {requests, ranges->size(1), 2}));
+    work.ranges =
+        static_cast<const int*>(data_of(*ranges, "ranges", ScalarType::Int, place, {requests, ranges->size(1), 2}));
   }
   work.query_stride = query.stride(0);
   work.out_stride = out.stride(0);
@@ -251,16 +252,15 @@ void paged_attention(const Tensor& query, const Tensor& cache, const Tensor& out
   }
   if (few < all_tokens) {
     PagedAttention rest = rest_of(work, first);
-    const TiledPlan plan = plan_tiled_attention(device, all_tokens - few, rest.requests, rest.kv_heads, rest.group,
-                                                rest.head_size);
+    const TiledPlan plan =
+        plan_tiled_attention(device, all_tokens - few, rest.requests, rest.kv_heads, rest.group, rest.head_size);
     give_workspace(rest, partial, arrivals, plan.workspace(rest.kv_heads, rest.head_size), device);
     launch_tiled_attention(device, layout, plan, rest, stream);
   }
 }
 
-std::tuple<int64_t, int64_t> attention_workspace(const Tensor& like, int64_t kv_heads, int64_t group,
-                                                 int64_t head_size, int64_t most_requests, int64_t most_decode_tokens,
-                                                 int64_t fragments) {
+std::tuple<int64_t, int64_t> attention_workspace(const Tensor& like, int64_t kv_heads, int64_t group, int64_t head_size,
+                                                 int64_t most_requests, int64_t most_decode_tokens, int64_t fragments) {
   const Fragments layout = fragments_of_number(fragments);
   STD_TORCH_CHECK(kv_heads >= 1 && kv_heads <= MOST_KV_HEADS, "kv_heads must be between 1 and ", MOST_KV_HEADS,
                   ", it is ", kv_heads);
@@ -272,8 +272,8 @@ std::tuple<int64_t, int64_t> attention_workspace(const Tensor& like, int64_t kv_
                   " heads of query in all, they are ", most_decode_tokens, " with ", kv_heads * group);
   const int32_t device = like.get_device_index();
   const torch::stable::accelerator::DeviceGuard guard(device);
-  const AttentionWorkspace most = most_workspace(device, layout, static_cast<int>(head_size),
-                                                 static_cast<int>(kv_heads), heads, tokens, requests);
+  const AttentionWorkspace most =
+      most_workspace(device, layout, static_cast<int>(head_size), static_cast<int>(kv_heads), heads, tokens, requests);
   return {most.partial, most.arrivals};
 }
 

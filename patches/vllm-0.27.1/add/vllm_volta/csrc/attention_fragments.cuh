@@ -1,11 +1,12 @@
-// Which keys, values, queries and sums a lane has when a warp multiplies pieces of the cache (attention.h): 32 keys by 64
-// dimensions, 16 bytes in each of eight parts of a lane. `part(i)` gives part i, from registers or from shared memory;
-// `after(i)` is told when it was used for the last time.
+// Which keys, values, queries and sums a lane has when a warp multiplies pieces of the cache (attention.h): 32 keys by
+// 64 dimensions, 16 bytes in each of eight parts of a lane. `part(i)` gives part i, from registers or from shared
+// memory; `after(i)` is told when it was used for the last time.
 //
-// Logits are keys times queries: 32 keys are the rows of the tensor cores' sums and 8 queries their columns, so that the
-// larger operand is the one that is read once. Results are values times exponentials, with dimensions for rows. The
-// exponentials of a query go through shared memory, in an order of keys of their own: the one in which lanes have sums next
-// to each other. A lane's sums i and i + 2 (i: 0, 1, 4, 5) are of the same query and of keys next to each other there: a pair.
+// Logits are keys times queries: 32 keys are the rows of the tensor cores' sums and 8 queries their columns, so that
+// the larger operand is the one that is read once. Results are values times exponentials, with dimensions for rows. The
+// exponentials of a query go through shared memory, in an order of keys of their own: the one in which lanes have sums
+// next to each other. A lane's sums i and i + 2 (i: 0, 1, 4, 5) are of the same query and of keys next to each other
+// there: a pair.
 
 #pragma once
 
@@ -29,7 +30,9 @@ struct QuadPairTiles {
   __device__ static bool is_first(int lane) { return (lane & 29) == 0; }
 
   __device__ static int row_in_eight(int lane) { return 4 * (lane / 16) + lane % 4; }
-  __device__ static int first_key(int lane) { return 16 * (lane / 8 % 2) + 8 * (lane / 16) + 4 * (lane / 4 % 2) + 2 * (lane % 2); }
+  __device__ static int first_key(int lane) {
+    return 16 * (lane / 8 % 2) + 8 * (lane / 16) + 4 * (lane / 4 % 2) + 2 * (lane % 2);
+  }
 
   // Part `part` of a piece of keys: dimensions 8 * key_dims to + 7 of key `key`.
   __device__ static int key(int lane, int) { return first_key(lane) + lane / 2 % 2; }
@@ -47,10 +50,13 @@ struct QuadPairTiles {
   __device__ static int query(int lane, int column) { return 2 * (column & 2) + (lane & 2) + (column & 1); }
   __device__ static constexpr int column(int i) { return (i & 1) + (i & 4) / 2; }
   __device__ static int sum_key(int lane, int i) { return first_key(lane) + i / 2 % 2; }
-  __device__ static int sum_dim(int lane, int tile, int i) { return 8 * value_dims(lane) + 4 * tile + lane % 2 + (i & 2); }
+  __device__ static int sum_dim(int lane, int tile, int i) {
+    return 8 * value_dims(lane) + 4 * tile + lane % 2 + (i & 2);
+  }
 
   template <int TILES, class Part, class After>
-  __device__ static void multiply_keys(const Part& part, const After& after, const uint4* queries, int stride, float (&sums)[TILES][8]) {
+  __device__ static void multiply_keys(const Part& part, const After& after, const uint4* queries, int stride,
+                                       float (&sums)[TILES][8]) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const uint4 key = part(i);
@@ -69,7 +75,8 @@ struct QuadPairTiles {
   __device__ static void store_exponentials(int lane, const unsigned int (&pairs)[4], unsigned short* rows) {
 #pragma unroll
     for (int column = 0; column < COLUMNS; ++column) {
-      *reinterpret_cast<unsigned int*>(rows + query(lane, column) * EXPONENTIALS_STRIDE + first_key(lane)) = pairs[column];
+      *reinterpret_cast<unsigned int*>(rows + query(lane, column) * EXPONENTIALS_STRIDE + first_key(lane)) =
+          pairs[column];
     }
   }
 
@@ -115,12 +122,15 @@ struct OctetTiles {
   __device__ static int sum_dim(int lane, int tile, int i) { return 8 * (lane / 4) + 4 * tile + i / 2; }
 
   template <int TILES, class Part, class After>
-  __device__ static void multiply_keys(const Part& part, const After& after, const uint4* queries, int stride, float (&sums)[TILES][8]) {
+  __device__ static void multiply_keys(const Part& part, const After& after, const uint4* queries, int stride,
+                                       float (&sums)[TILES][8]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const uint4 keys[4] = {part(4 * half), part(4 * half + 1), part(4 * half + 2), part(4 * half + 3)};
-      const unsigned int first[8] = {keys[0].x, keys[1].x, keys[0].y, keys[1].y, keys[2].x, keys[3].x, keys[2].y, keys[3].y};
-      const unsigned int second[8] = {keys[0].z, keys[1].z, keys[0].w, keys[1].w, keys[2].z, keys[3].z, keys[2].w, keys[3].w};
+      const unsigned int first[8] = {keys[0].x, keys[1].x, keys[0].y, keys[1].y,
+                                     keys[2].x, keys[3].x, keys[2].y, keys[3].y};
+      const unsigned int second[8] = {keys[0].z, keys[1].z, keys[0].w, keys[1].w,
+                                      keys[2].z, keys[3].z, keys[2].w, keys[3].w};
 #pragma unroll
       for (int tile = 0; tile < TILES; ++tile) {
         const uint4 query = queries[4 * half * stride + 8 * tile];

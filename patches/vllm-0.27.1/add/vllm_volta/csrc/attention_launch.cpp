@@ -9,8 +9,11 @@ namespace {
 void start_attention(Device& device, int kernel, Grid grid, const PagedAttention& work, void* stream) {
   void* parameters[] = {const_cast<PagedAttention*>(&work)};
   start(device, kernel, grid, parameters,
-        {{"requests", work.requests}, {"kv_heads", work.kv_heads}, {"group", work.group},
-         {"head_size", work.head_size}, {"block_size", work.block_size}},
+        {{"requests", work.requests},
+         {"kv_heads", work.kv_heads},
+         {"group", work.group},
+         {"head_size", work.head_size},
+         {"block_size", work.block_size}},
         stream);
 }
 

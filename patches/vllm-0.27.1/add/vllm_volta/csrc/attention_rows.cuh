@@ -138,8 +138,8 @@ __device__ __forceinline__ void stage_queries(const PagedAttention& work, const 
     const int dims = i % PARTS;
     uint4 piece = make_uint4(0, 0, 0, 0);
     if (first + row < rows && 8 * dims < HEAD) {
-      piece = *reinterpret_cast<const uint4*>(query + row_offset<HEAD>(work, request, head, first + row, work.query_stride) +
-                                              8 * dims);
+      piece = *reinterpret_cast<const uint4*>(
+          query + row_offset<HEAD>(work, request, head, first + row, work.query_stride) + 8 * dims);
     }
     queries[dims * (ROWS + 2) + row] = piece;
   }
@@ -170,8 +170,8 @@ struct SharedReferences {
   }
 };
 
-// Softmax of the rows that a warp has, while keys come: the reference that logits (times log2 e) are seen from, and what
-// this lane has of the sum of exponentials, for each row that it has sums of.
+// Softmax of the rows that a warp has, while keys come: the reference that logits (times log2 e) are seen from, and
+// what this lane has of the sum of exponentials, for each row that it has sums of.
 template <class Tiles, int TILES, class References>
 struct Softmax {
   References references;
@@ -189,11 +189,12 @@ struct Softmax {
     meet_warp();
   }
 
-  // Pairs of exponentials of logits, in fp16. Their sums are of the rounded numbers: then the error of the largest one, which
-  // counts most, is in what the results are divided by too. A reference moves only when a logit is far above it: then
-  // `rescale(tile, column, factor)` is told by what earlier results must be multiplied.
+  // Pairs of exponentials of logits, in fp16. Their sums are of the rounded numbers: then the error of the largest one,
+  // which counts most, is in what the results are divided by too. A reference moves only when a logit is far above it:
+  // then `rescale(tile, column, factor)` is told by what earlier results must be multiplied.
   template <class Rescale>
-  __device__ void add(int lane, const float (&logits)[TILES][8], unsigned int (&pairs)[TILES][4], const Rescale& rescale) {
+  __device__ void add(int lane, const float (&logits)[TILES][8], unsigned int (&pairs)[TILES][4],
+                      const Rescale& rescale) {
     float reference[TILES][Tiles::COLUMNS];
     bool is_above = false;
 #pragma unroll
@@ -240,6 +241,8 @@ struct Softmax {
   template <class Rescale>
   __device__ void move(int lane, const float (&logits)[TILES][8], float (&reference)[TILES][Tiles::COLUMNS],
                        const Rescale& rescale) {
+    // All lanes have read what references were.
+    meet_warp();
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
       float largest[Tiles::COLUMNS];
@@ -288,11 +291,11 @@ struct Logits {
            ranges != nullptr;
   }
 
-  // Products of 32 keys from `first_key` on become logits times log2 e. `positions`: of the warp's rows, the first of which
-  // is row `first_row` of the request; has_mask: some of them do not see some of these keys.
+  // Products of 32 keys from `first_key` on become logits times log2 e. `positions`: of the warp's rows, the first of
+  // which is row `first_row` of the request; has_mask: some of them do not see some of these keys.
   template <class Tiles, int TILES>
-  __device__ void make(const PagedAttention& work, int head, int lane, int first_row, int first_key, const int* positions,
-                       bool has_mask, float (&products)[TILES][8]) const {
+  __device__ void make(const PagedAttention& work, int head, int lane, int first_row, int first_key,
+                       const int* positions, bool has_mask, float (&products)[TILES][8]) const {
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
 #pragma unroll

@@ -1,10 +1,10 @@
 // Attention of few rows to many keys, as in decoding: the kernels attention_split_*.
 //
-// Work is counted in units of SPLIT_UNIT keys, request after request, in each KV head after KV head, in each tile of rows
-// after tile. Thread block b of `gridDim.x` does the units from floor(b * units / blocks) to floor((b + 1) * units /
-// blocks). Within it each warp has every fourth tile of 32 keys, which go from memory to registers and are fragments at
-// once; while one piece is multiplied the next is on its way. What several blocks have of the same rows is merged by the
-// one that arrives last, in order of keys; what many have, in two steps, by groups of blocks first.
+// Work is counted in units of SPLIT_UNIT keys, request after request, in each KV head after KV head, in each tile of
+// rows after tile. Thread block b of `gridDim.x` does the units from floor(b * units / blocks) to floor((b + 1) * units
+// / blocks). Within it each warp has every fourth tile of 32 keys, which go from memory to registers and are fragments
+// at once; while one piece is multiplied the next is on its way. What several blocks have of the same rows is merged by
+// the one that arrives last, in order of keys; what many have, in two steps, by groups of blocks first.
 
 #pragma once
 
@@ -20,7 +20,8 @@ struct SplitRequest {
   int row_tiles;
   int units_of_tile;
 
-  __device__ SplitRequest(const PagedAttention& work, int number) : request(work, number), keys{0, 0, 0}, row_tiles(0), units_of_tile(0) {
+  __device__ SplitRequest(const PagedAttention& work, int number)
+      : request(work, number), keys{0, 0, 0}, row_tiles(0), units_of_tile(0) {
     if (!request.is_empty()) {
       keys = visible_keys(work, number, request.length, request.context(), request.length - 1);
       row_tiles = rounded_up(request.tokens * work.group, ROWS);
@@ -83,13 +84,11 @@ struct SplitShares {
   unsigned int blocks;
 
   __device__ int begin(unsigned int block) const { return static_cast<int>(block * units / blocks); }
-  __device__ int block_of(unsigned int unit) const {
-    return static_cast<int>(((unit + 1ull) * blocks - 1) / units);
-  }
+  __device__ int block_of(unsigned int unit) const { return static_cast<int>(((unit + 1ull) * blocks - 1) / units); }
 };
 
-// What a thread block does next: some keys of one tile of rows. It is in shared memory, so that no registers hold it while
-// keys are multiplied.
+// What a thread block does next: some keys of one tile of rows. It is in shared memory, so that no registers hold it
+// while keys are multiplied.
 template <int HEAD>
 struct SplitItem {
   Request request;
@@ -137,7 +136,8 @@ struct SplitWalk {
     item.first_block = shares.block_of(begin_of_tile);
     item.last_block = shares.block_of(begin_of_tile + split.units_of_tile - 1);
     // Tiles of rows of all requests before, at the most.
-    const long long tiles_before = static_cast<long long>(split.request.first_token) * work.group / ROWS + place.request;
+    const long long tiles_before =
+        static_cast<long long>(split.request.first_token) * work.group / ROWS + place.request;
     item.arrivals = work.arrivals + 2 * MOST_SPLIT_BLOCKS + (tiles_before + row_tile) * work.kv_heads + item.head;
     unit += last_unit - first_unit;
     place.unit += last_unit - first_unit;
@@ -156,7 +156,8 @@ template <class Tiles, int HEAD>
 struct SplitTile {
   const __half* groups[2];
 
-  __device__ SplitTile(const Groups<HEAD>& all, int first_key) : groups{all.of(first_key), all.of(first_key + CACHE_GROUP)} {}
+  __device__ SplitTile(const Groups<HEAD>& all, int first_key)
+      : groups{all.of(first_key), all.of(first_key + CACHE_GROUP)} {}
 
   __device__ uint4 load_keys(int lane, int piece, int part) const {
     const __half* const keys = Tiles::key(lane, 0) < CACHE_GROUP ? groups[0] : groups[1];
@@ -164,8 +165,8 @@ struct SplitTile {
     return 8 * dims < HEAD ? load_streamed(key_part(keys, Tiles::key(lane, part), dims)) : make_uint4(0, 0, 0, 0);
   }
 
-  // Values that no row sees are zero: their exponentials are, but zero times infinity would be no number. is_whole: some
-  // row may see all of them.
+  // Values that no row sees are zero: their exponentials are, but zero times infinity would be no number. is_whole:
+  // some row may see all of them.
   __device__ uint4 load_values(const KeySpan& span, bool is_whole, int first_key, int lane, int piece, int part) const {
     const int dims = 8 * piece + Tiles::value_dims(lane);
     const int key = Tiles::value_key(lane, part);
@@ -214,8 +215,8 @@ struct SplitAttention {
 
   // Multiplies the piece of keys that is held, and puts the following one, which is on its way meanwhile, in its place.
   template <class Following>
-  __device__ __forceinline__ static void multiply_keys(HeldPiece& held, const Following& following, const uint4* queries,
-                                                       float (&logits)[TILES][8]) {
+  __device__ __forceinline__ static void multiply_keys(HeldPiece& held, const Following& following,
+                                                       const uint4* queries, float (&logits)[TILES][8]) {
     if constexpr (REFILLS) {
       const auto refill = [&](int part) { held.parts[part] = following(part); };
       Tiles::template multiply_keys<TILES>(held, refill, queries, STRIDE, logits);
@@ -251,8 +252,8 @@ struct SplitAttention {
     return piece;
   }
 
-  // The number of what a thread block has of rows that others have too: it has at most two such tiles of rows, and of one of
-  // them it has the first keys.
+  // The number of what a thread block has of rows that others have too: it has at most two such tiles of rows, and of
+  // one of them it has the first keys.
   __device__ static int result_of(const SplitItem<HEAD>& item, int block) {
     return 2 * block + (block == item.first_block ? 1 : 0);
   }
@@ -264,14 +265,15 @@ struct SplitAttention {
                                    const float4& sums, float divisor) {
     if (row < request.tokens * work.group && dim < HEAD) {
       const float factor = 1 / divisor;
-      uint2 halves = make_uint2(halves_from(sums.x * factor, sums.y * factor), halves_from(sums.z * factor, sums.w * factor));
+      uint2 halves =
+          make_uint2(halves_from(sums.x * factor, sums.y * factor), halves_from(sums.z * factor, sums.w * factor));
       __half* out = static_cast<__half*>(work.out) + row_offset<HEAD>(work, request, head, row, work.out_stride) + dim;
       *reinterpret_cast<uint2*>(out) = halves;
     }
   }
 
-  // Merges what `count` thread blocks have of a tile of rows: `first`, `first + step` and so on, in this order. The result
-  // is what `first` has then, or the rows themselves if it is all there is.
+  // Merges what `count` thread blocks have of a tile of rows: `first`, `first + step` and so on, in this order. The
+  // result is what `first` has then, or the rows themselves if it is all there is.
   __device__ static void merge_blocks(const PagedAttention& work, Shared& shared, int first, int count, int step,
                                       bool is_all) {
     const SplitItem<HEAD>& item = shared.item;
@@ -327,8 +329,8 @@ struct SplitAttention {
     }
   }
 
-  // Whether this thread block is the last of `count` that come here; then what the others wrote before can be read, and the
-  // counter is zero again.
+  // Whether this thread block is the last of `count` that come here; then what the others wrote before can be read, and
+  // the counter is zero again.
   __device__ static bool arrives_last(Shared& shared, unsigned int* counter, int count) {
     __threadfence();
     __syncthreads();
@@ -441,8 +443,8 @@ struct SplitAttention {
 };
 
 template <class Tiles, int HEAD, int TILES>
-__device__ __forceinline__ void SplitAttention<Tiles, HEAD, TILES>::Warp::add_keys(const PagedAttention& work, Shared& shared,
-                                                                                   int lane, int warp) {
+__device__ __forceinline__ void SplitAttention<Tiles, HEAD, TILES>::Warp::add_keys(const PagedAttention& work,
+                                                                                   Shared& shared, int lane, int warp) {
   const SplitItem<HEAD>& item = shared.item;
   const int end = item.mine.end;
   int first = item.mine.first + warp * TILE_KEYS;
@@ -556,12 +558,12 @@ __device__ __forceinline__ void SplitAttention<Tiles, HEAD, TILES>::run(const Pa
 }
 
 // BLOCKS: how many thread blocks of one multiprocessor (65536 registers) the registers of the kernel must allow.
-#define VOLTA_SPLIT_KERNEL(NAME, TILES, HEAD, ROWS, BLOCKS)                                   \
-  extern "C" __global__ void __launch_bounds__(32 * SPLIT_WARPS, BLOCKS)                     \
-      attention_split_##NAME##_##HEAD##_##ROWS(const PagedAttention work) {                  \
-    SplitAttention<TILES, HEAD, ROWS / 8>::run(work);                                        \
+#define VOLTA_SPLIT_KERNEL(NAME, TILES, HEAD, ROWS, BLOCKS)                 \
+  extern "C" __global__ void __launch_bounds__(32 * SPLIT_WARPS, BLOCKS)    \
+      attention_split_##NAME##_##HEAD##_##ROWS(const PagedAttention work) { \
+    SplitAttention<TILES, HEAD, ROWS / 8>::run(work);                       \
   }
-#define VOLTA_SPLIT_KERNELS(NAME, TILES)    \
+#define VOLTA_SPLIT_KERNELS(NAME, TILES)      \
   VOLTA_SPLIT_KERNEL(NAME, TILES, 64, 8, 3)   \
   VOLTA_SPLIT_KERNEL(NAME, TILES, 64, 16, 2)  \
   VOLTA_SPLIT_KERNEL(NAME, TILES, 80, 8, 2)   \

@@ -1,9 +1,9 @@
 // Attention of many rows, as for prompts: the kernels attention_tiled_*.
 //
-// A thread block has tiled_rows() rows of one request and KV head, each of its eight warps an eighth of them. Queries are in
-// shared memory. Keys and values come through it, one piece (32 keys by 64 dimensions) at a time: while all warps multiply
-// one, the next is on its way. Where there are few rows, several blocks (the grid's third dimension) share their keys; the one
-// that arrives last merges what they have, in order of keys.
+// A thread block has tiled_rows() rows of one request and KV head, each of its eight warps an eighth of them. Queries
+// are in shared memory. Keys and values come through it, one piece (32 keys by 64 dimensions) at a time: while all
+// warps multiply one, the next is on its way. Where there are few rows, several blocks (the grid's third dimension)
+// share their keys; the one that arrives last merges what they have, in order of keys.
 
 #pragma once
 
@@ -17,8 +17,8 @@ struct TiledPlace {
   int block;  // of the request's blocks; negative: there is no work
 };
 
-// Which rows thread block `number` has: those of the last tokens of each request, which see the most keys, first. All lanes
-// of a warp come together.
+// Which rows thread block `number` has: those of the last tokens of each request, which see the most keys, first. All
+// lanes of a warp come together.
 template <int ROWS>
 __device__ __forceinline__ TiledPlace tiled_place(const PagedAttention& work, int lane, int number) {
   for (int first = 0; first < work.requests; first += 32) {
@@ -215,7 +215,8 @@ struct TiledAttention {
         if (has_keys) {
           const uint4* const values_staged = staged + buffer * STAGED_PARTS + Tiles::value_dims(lane);
           const auto part = [&](int i) { return values_staged[Tiles::value_key(lane, i) * STAGED_VALUE_PARTS]; };
-          Tiles::template multiply_values<TILES>(part, [](int) {}, exponentials + Tiles::exponentials(lane), sums[piece]);
+          Tiles::template multiply_values<TILES>(
+              part, [](int) {}, exponentials + Tiles::exponentials(lane), sums[piece]);
         }
         buffer ^= 1;
         if (piece + 1 < PIECES) {
@@ -242,8 +243,8 @@ struct TiledAttention {
     return work.partial + block * result_floats(ROWS, PADDED);
   }
 
-  // Leaves what this thread block has of its rows where the last of those that share them finds it; that one writes them.
-  // `factors`: room for MOST_TILED_PARTS numbers for each row.
+  // Leaves what this thread block has of its rows where the last of those that share them finds it; that one writes
+  // them. `factors`: room for MOST_TILED_PARTS numbers for each row.
   __device__ __forceinline__ static void share_rows(const PagedAttention& work, Shared& shared, int head, int first_row,
                                                     int lane, int warp_row, const WarpSoftmax& softmax,
                                                     const float (&sums)[PIECES][TILES][2][8], float* factors) {
@@ -314,8 +315,8 @@ struct TiledAttention {
       }
       if (dim < HEAD) {
         const float factor = shared.references[row];
-        __half* const out =
-            static_cast<__half*>(work.out) + row_offset<HEAD>(work, shared.request, head, first_row + row, work.out_stride);
+        __half* const out = static_cast<__half*>(work.out) +
+                            row_offset<HEAD>(work, shared.request, head, first_row + row, work.out_stride);
         *reinterpret_cast<uint2*>(out + dim) =
             make_uint2(halves_from(sums_of_parts.x * factor, sums_of_parts.y * factor),
                        halves_from(sums_of_parts.z * factor, sums_of_parts.w * factor));
@@ -324,16 +325,16 @@ struct TiledAttention {
   }
 
   // Writes a warp's rows, which go through shared memory so that 16 bytes of a row are written at a time.
-  __device__ __forceinline__ static void write_rows(const PagedAttention& work, const Request& request, int head, int first,
-                                                    int lane, const WarpSoftmax& softmax,
+  __device__ __forceinline__ static void write_rows(const PagedAttention& work, const Request& request, int head,
+                                                    int first, int lane, const WarpSoftmax& softmax,
                                                     const float (&sums)[PIECES][TILES][2][8], __half* mine) {
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
 #pragma unroll
       for (int column = 0; column < Tiles::COLUMNS; ++column) {
         const int row = 8 * tile + Tiles::query(lane, column);
-        const float factor =
-            1 / with_sink(work, head, first + row, softmax.references.get(lane, tile, column), softmax.sum[tile][column]);
+        const float factor = 1 / with_sink(work, head, first + row, softmax.references.get(lane, tile, column),
+                                           softmax.sum[tile][column]);
 #pragma unroll
         for (int piece = 0; piece < PIECES; ++piece) {
 #pragma unroll
@@ -352,17 +353,18 @@ struct TiledAttention {
       const int row = i / (PADDED / 8);
       const int dims = i % (PADDED / 8);
       if (first + row < request.tokens * work.group && 8 * dims < HEAD) {
-        __half* const out = static_cast<__half*>(work.out) + row_offset<HEAD>(work, request, head, first + row, work.out_stride);
+        __half* const out =
+            static_cast<__half*>(work.out) + row_offset<HEAD>(work, request, head, first + row, work.out_stride);
         reinterpret_cast<uint4*>(out)[dims] = parts[i];
       }
     }
   }
 };
 
-#define VOLTA_TILED_KERNEL(NAME, TILES, HEAD)                                                     \
-  extern "C" __global__ void __launch_bounds__(32 * TILED_WARPS, 1)                               \
-      attention_tiled_##NAME##_##HEAD(const PagedAttention work) {                                \
-    TiledAttention<TILES, HEAD>::run(work);                                                       \
+#define VOLTA_TILED_KERNEL(NAME, TILES, HEAD)                       \
+  extern "C" __global__ void __launch_bounds__(32 * TILED_WARPS, 1) \
+      attention_tiled_##NAME##_##HEAD(const PagedAttention work) {  \
+    TiledAttention<TILES, HEAD>::run(work);                         \
   }
 #define VOLTA_TILED_KERNELS(NAME, TILES) \
   VOLTA_TILED_KERNEL(NAME, TILES, 64)    \

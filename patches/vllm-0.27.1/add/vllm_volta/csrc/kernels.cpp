@@ -248,9 +248,9 @@ int striding_blocks(const Device& device, long long pieces, int pieces_of_block)
 
 void start(Device& device, int kernel, Grid grid, void** parameters, const Sizes& sizes, void* stream) {
   const Description& kind = description_of(kernel);
-  const CUresult result = driver().launch_kernel(device.loaded(kernel).function, grid.x, grid.y, grid.z, kind.threads,
-                                                 1, 1, kind.shared_bytes, static_cast<CUstream>(stream), parameters,
-                                                 nullptr);
+  const CUresult result =
+      driver().launch_kernel(device.loaded(kernel).function, grid.x, grid.y, grid.z, kind.threads, 1, 1,
+                             kind.shared_bytes, static_cast<CUstream>(stream), parameters, nullptr);
   check(result, [&] {
     std::string text = "kernel " + kind.name + " of vllm_volta cannot be started for ";
     for (const auto& [name, size] : sizes) {

@@ -28,10 +28,10 @@ extern "C" __global__ void write_cache(const CacheWrite work) {
     const long long offset = static_cast<long long>(head) * work.head_size + 8 * dims;
     __half* const group = static_cast<__half*>(work.cache) + block * work.block_stride + head * work.head_stride +
                           static_cast<long long>(place / CACHE_GROUP) * (CACHE_GROUP * 2 * work.head_size);
-    reinterpret_cast<uint4*>(group)[dims * CACHE_GROUP + in_group] = *reinterpret_cast<const uint4*>(
-        static_cast<const __half*>(work.key) + token * work.key_stride + offset);
-    reinterpret_cast<uint4*>(group + (CACHE_GROUP + in_group) * work.head_size)[dims] = *reinterpret_cast<const uint4*>(
-        static_cast<const __half*>(work.value) + token * work.value_stride + offset);
+    reinterpret_cast<uint4*>(group)[dims * CACHE_GROUP + in_group] =
+        *reinterpret_cast<const uint4*>(static_cast<const __half*>(work.key) + token * work.key_stride + offset);
+    reinterpret_cast<uint4*>(group + (CACHE_GROUP + in_group) * work.head_size)[dims] =
+        *reinterpret_cast<const uint4*>(static_cast<const __half*>(work.value) + token * work.value_stride + offset);
   }
 }
 
