@@ -143,8 +143,8 @@ def metadata_is_of_the_layers_heads_and_needs_no_model() -> None:
         for name, heads, kv_heads, head_size in (("sliding", 32, 16, 256), ("global", 32, 4, 512), ("wide", 4, 4, 64)):
             layer = new_layer(name, heads, kv_heads, head_size)
             builders.append(new_builder(config, layer, 16))
-        assert [builder.most_decode_queries for builder in builders] == [8, 2, 16]
-        assert [builder.reorder_batch_threshold for builder in builders] == [8, 2, 16]
+        assert [builder.most_decode_queries for builder in builders] == [32, 8, 64]
+        assert [builder.reorder_batch_threshold for builder in builders] == [32, 8, 64]
         assert builders[0].workspace is builders[1].workspace, "of the same size, on one device"
         object.__setattr__(config.parallel_config, "enable_dbo", True)
         assert config.parallel_config.use_ubatching
@@ -172,7 +172,7 @@ def speculation_raises_how_many_tokens_are_few() -> None:
 
     with engine() as config:
         layer = new_layer("layer", 16, 1, 64)
-        assert new_builder(config, layer, 16).most_decode_queries == 1
+        assert new_builder(config, layer, 16).most_decode_queries == 4
         speculation = types.SimpleNamespace(num_speculative_tokens=4, parallel_drafting=False)
         object.__setattr__(config, "speculative_config", speculation)
         assert new_builder(config, layer, 16).most_decode_queries == 5

@@ -120,38 +120,39 @@ def cache_of(problem: Attention, layout: Layout) -> Cache:
 
 @dataclass(frozen=True)
 class Rows:
-    """Tokens in guarded memory: `all` of them, `stride` numbers from one to the next; `mine` [tokens, numbers]."""
+    """Tokens in guarded memory: `numbers` [tokens, stride], but for what is behind the last token's `width` numbers."""
 
-    all: Array
-    mine: Array
+    numbers: Array
+    before: int
+    width: int
     stride: int
 
-    def others(self) -> Array:
-        """All numbers that are not the requests'."""
-        is_other = np.ones(self.all.shape, bool)
-        np.lib.stride_tricks.as_strided(is_other[self._first() :], self.mine.shape, (self.stride, 1), writeable=True)[
-            ...
-        ] = False
-        return self.all[is_other]
+    def mine(self) -> Array:
+        """A copy of the requests' numbers, [tokens, width]."""
+        return self._spread()[self.before :, : self.width].copy()
 
-    def _first(self) -> int:
-        return (self.mine.ctypes.data - self.all.ctypes.data) // self.all.itemsize
+    def others(self) -> Array:
+        """A copy of all other numbers."""
+        is_mine = np.zeros(self._spread().shape, bool)
+        is_mine[self.before :, : self.width] = True
+        return self.numbers[~is_mine.reshape(-1)[: self.numbers.size]]
+
+    def _spread(self) -> Array:
+        missing = np.full(-self.numbers.size % self.stride, np.nan, np.float16)
+        return np.concatenate([self.numbers, missing]).reshape(-1, self.stride)
 
 
 def _rows(memory: Memory, tokens: int, width: int, layout: Layout, values: Array | None) -> Rows:
     """`values` [tokens, width] to read, or a place to write them to; NaN around them."""
     stride = width + layout.gap
     count = layout.before + tokens
-    flat = np.full((count, stride), np.nan, np.float16)
-    if values is not None:
-        flat[layout.before :, :width] = values
     # The last row ends where the memory does.
-    size = max(count * stride - layout.gap, 1)
-    buffer = memory.copy(flat.reshape(-1)[:size]) if values is not None else memory.empty((size,), np.float16)
-    mine = np.lib.stride_tricks.as_strided(
-        buffer[min(layout.before * stride, size) :], (tokens, width), (2 * stride, 2)
-    )
-    return Rows(buffer, mine, stride)
+    size = max(count * stride - layout.gap, 0)
+    if values is None:
+        return Rows(memory.empty((size,), np.float16), layout.before, width, stride)
+    spread = np.full((count, stride), np.nan, np.float16)
+    spread[layout.before :, :width] = values
+    return Rows(memory.copy(spread.reshape(-1)[:size]), layout.before, width, stride)
 
 
 class HostAttention:
@@ -195,7 +196,7 @@ class HostAttention:
             kernel = f"attention_split_{fragments}_{head_size}_{rows}"
             threads = self.library.split_threads()
             self.kernels.launch("run_paged_attention", kernel, ctypes.byref(work), blocks, order, threads)
-            return self._result(problem, out, arrivals)
+            return self._result(problem, out.mine(), out.others(), arrivals.copy())
 
     def tiled(
         self,
@@ -228,7 +229,7 @@ class HostAttention:
                 self.library.tiled_threads(),
                 self.library.tiled_shared_bytes(head_size),
             )
-            return self._result(problem, out, arrivals)
+            return self._result(problem, out.mine(), out.others(), arrivals.copy())
 
     def _work(self, memory: Memory, problem: Attention, layout: Layout) -> tuple[PagedAttention, Rows]:
         tokens, width = problem.query.shape[0], problem.heads * problem.head_size
@@ -244,8 +245,8 @@ class HostAttention:
             return None if values is None else memory.copy(values).ctypes.data
 
         work = PagedAttention(
-            query=query.all.ctypes.data,
-            out=out.all.ctypes.data,
+            query=query.numbers.ctypes.data,
+            out=out.numbers.ctypes.data,
             cache=address(cache.numbers),
             block_table=address(cache.block_table),
             query_start=address((layout.before + problem.starts()).astype(np.int32)),
@@ -272,12 +273,13 @@ class HostAttention:
         return work, out
 
     @staticmethod
-    def _result(problem: Attention, out: Rows, arrivals: Array) -> Array:
+    def _result(problem: Attention, mine: Array, others: Array, arrivals: Array) -> Array:
+        """All arguments are copies: pytest shows them when the memory is gone."""
         if arrivals.any():
             raise KernelFault(f"arrivals are left: {arrivals}")
-        if not (out.others().view(np.uint16) == UNTOUCHED).all():
+        if not (others.view(np.uint16) == UNTOUCHED).all():
             raise KernelFault("wrote rows of the result that are not the requests'")
-        return out.mine.reshape(problem.query.shape).copy()
+        return mine.reshape(problem.query.shape)
 
     def write_cache(
         self,
@@ -303,8 +305,8 @@ class HostAttention:
             written = memory.empty(cache.shape, np.float16)
             written[...] = cache
             work = CacheWrite(
-                key=keys.all.ctypes.data,
-                value=values.all.ctypes.data,
+                key=keys.numbers.ctypes.data,
+                value=values.numbers.ctypes.data,
                 cache=written.ctypes.data,
                 slots=memory.copy(slots.astype(np.int64)).ctypes.data,
                 key_stride=keys.stride,

@@ -164,7 +164,7 @@ def test_many_requests_and_those_that_are_none(attention: HostAttention, fragmen
     chosen = []
     for length in random.integers(1, 40, requests):
         chosen.append(Request(int(random.integers(1, length + 1)), int(length)))
-    for number in (0, 3, 4, 31, 32, requests - 2, requests - 1):
+    for number in (0, 3, 4, 29, 32, requests - 2, requests - 1):
         chosen[number] = Request(number % 2, 0)
     check(problem := rough(random, chosen, 1, 2, 64), attention.tiled(problem, fragments, order=ORDERS[2]))
 
@@ -183,7 +183,7 @@ def test_requests_share_blocks_of_a_common_prefix(attention: HostAttention, frag
     check(problem, attention.tiled(problem, fragments, layout))
 
 
-@pytest.mark.parametrize("step", [-3.0, 0.1, 1.5, 5.4, 300.0])
+@pytest.mark.parametrize("step", [-3.0, 0.7, 1.4, 2.8, 300.0])
 @every_fragments
 def test_logits_that_rise_or_fall_by_so_much_each_tile_do_not_overflow(
     attention: HostAttention, fragments: str, step: float

@@ -51,8 +51,6 @@ inline uint4 load_streamed(const uint4* address) { return *address; }
 
 inline unsigned int load_streamed(const unsigned int* address) { return *address; }
 
-inline uint4 load_cached(const uint4* address) { return *address; }
-
 inline float4 load_shared_result(const float4* address) { return *address; }
 
 inline float load_shared_result(const float* address) { return *address; }
