@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import sys
 import tempfile
 import traceback
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).parents[3]
+CSRC = ROOT / "patches" / "vllm-0.27.1" / "add" / "vllm_volta" / "csrc"
 
 if TYPE_CHECKING:
     import torch
@@ -43,6 +45,13 @@ def the_cache_lies_in_memory_as_the_header_says() -> None:
     import torch
     from vllm_volta import attention_ops
 
+    header = (CSRC / "attention.h").read_text(encoding="utf-8")
+    sizes = ", ".join(map(str, attention_ops.HEAD_SIZES))
+    assert f"HEAD_SIZES[] = {{{sizes}}};" in header
+    kernels = (CSRC / "attention_split.cuh").read_text(encoding="utf-8")
+    for head_size in attention_ops.HEAD_SIZES:
+        rows = re.findall(rf"VOLTA_SPLIT_KERNEL\(NAME, TILES, {head_size}, (\d+),", kernels)
+        assert attention_ops.split_rows(head_size) == max(map(int, rows))
     for head_size, block_size, gap in ((64, 16, 0), (80, 48, 24), (256, 32, 8)):
         cache = new_cache(7, 2, block_size, head_size, gap)
         key, value = (torch.randn(5, 2, head_size).half() for _ in range(2))
@@ -76,7 +85,7 @@ def attention_is_that_of_float64_whatever_lies_outside_of_requests() -> None:
     lengths = [Request(1, 150), Request(3, 40), Request(0, 9), Request(2, 0), Request(33, 33), Request(17, 100)]
     nobodys = slice(4, 6)  # tokens of the request of no length
     ranged = [Request(60, 60, ((5, 30), (40, 59))), Request(8, 90, ((70, 85),)), Request(2, 50)]
-    for head_size, group in ((64, 1), (80, 4), (96, 3), (128, 8), (192, 2), (256, 6), (512, 2)):
+    for head_size, group in ((64, 1), (80, 4), (96, 3), (128, 8), (256, 6), (512, 2)):
         for requests, options in (
             (lengths, {}),
             (lengths, {"window": 17, "soft_cap": 20.0, "spread": 6}),
@@ -143,8 +152,8 @@ def metadata_is_of_the_layers_heads_and_needs_no_model() -> None:
         for name, heads, kv_heads, head_size in (("sliding", 32, 16, 256), ("global", 32, 4, 512), ("wide", 4, 4, 64)):
             layer = new_layer(name, heads, kv_heads, head_size)
             builders.append(new_builder(config, layer, 16))
-        assert [builder.most_decode_queries for builder in builders] == [32, 8, 64]
-        assert [builder.reorder_batch_threshold for builder in builders] == [32, 8, 64]
+        assert [builder.most_decode_queries for builder in builders] == [32, 4, 64]
+        assert [builder.reorder_batch_threshold for builder in builders] == [32, 4, 64]
         assert builders[0].workspace is builders[1].workspace, "of the same size, on one device"
         object.__setattr__(config.parallel_config, "enable_dbo", True)
         assert config.parallel_config.use_ubatching

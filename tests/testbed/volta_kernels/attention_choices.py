@@ -122,6 +122,12 @@ def of_model(folder: str) -> dict[str, str]:
             found[str(size)] = answer(
                 lambda size=size: selector.get_attn_backend(size, config.model_config.dtype, "auto").get_name()
             )
+        # As --enable-sleep-mode sets it on CUDA.
+        config.model_config.enable_cumem_allocator = True
+        selector._cached_get_attn_backend.cache_clear()
+        found["sleep mode"] = answer(
+            lambda: selector.get_attn_backend(128, config.model_config.dtype, "auto").get_name()
+        )
     return found
 
 

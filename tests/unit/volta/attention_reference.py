@@ -112,7 +112,8 @@ def _rows(problem: Attention) -> Iterator[_Rows]:
         start = problem.starts()[number]
         tokens = slice(start, start + request.queries)
         seen = is_visible(problem, request)
-        distance = np.arange(request.length) - (request.length - request.queries)
+        keys = np.arange(request.length)
+        distance = keys[None, :] - keys[request.length - request.queries :, None]
         # Of keys that nobody sees anything may be written down.
         used = seen.any(axis=0)
         for head in range(problem.heads):

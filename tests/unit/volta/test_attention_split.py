@@ -132,9 +132,10 @@ def test_many_requests_and_those_that_are_none(attention: HostAttention, fragmen
 
 @every_fragments
 def test_more_blocks_than_may_work(attention: HostAttention, fragments: str) -> None:
-    """1024 of them, however many are started."""
-    problem = rough(np.random.default_rng(9), requests_of([(1, 1 + number % 3) for number in range(1100)]), 1, 1, 64)
-    check(problem, attention.split(problem, fragments, 8, 1050))
+    """1024 of them, however many are started: so many there are counters for, where rows are merged in two steps."""
+    requests = requests_of([(1, 9 * attention.unit)] * 120)
+    problem = rough(np.random.default_rng(9), requests, 1, 1, 64)
+    check(problem, attention.split(problem, fragments, 8, 1080, order=ORDERS[1]))
 
 
 @every_fragments
@@ -199,15 +200,15 @@ def test_what_models_add_to_logits(attention: HostAttention, fragments: str, row
     """Soft caps, ALiBi, sinks (also such that nothing else is left, or nothing of them), alone and together."""
     random = np.random.default_rng(5)
     requests = requests_of([(1, 260), (3, 70), (1, 1)])
-    slopes = (2.0 ** -np.arange(1, 9)).astype(np.float32)
-    sinks = np.array([0, 3, -3, 1e4, -1e4, 12, -np.inf, 0.5], np.float32)
+    slopes = (2.0 ** -np.arange(1, 7)).astype(np.float32)
+    sinks = np.array([0, 3, -3, 1e4, -1e4, -np.inf], np.float32)
     problems = (
         rough(random, requests, 2, 4, 64, spread=20, soft_cap=30),
         rough(random, requests, 2, 4, 80, spread=3, soft_cap=0.5, window=50),
-        rough(random, requests, 2, 4, 64, slopes=slopes),
-        rough(random, requests, 2, 4, 96, sinks=sinks),
-        rough(random, requests, 2, 4, 64, spread=5, soft_cap=20, slopes=slopes, window=100),
-        rough(random, requests, 2, 4, 64, spread=5, soft_cap=20, sinks=sinks, window=33),
+        rough(random, requests, 2, 3, 64, slopes=slopes),
+        rough(random, requests, 2, 3, 96, sinks=sinks),
+        rough(random, requests, 2, 3, 64, spread=5, soft_cap=20, slopes=slopes, window=100),
+        rough(random, requests, 2, 3, 64, spread=5, soft_cap=20, sinks=sinks, window=33),
     )
     for number, problem in enumerate(problems):
         check(problem, attention.split(problem, fragments, rows, 1 + number, order=ORDERS[number % 4]))

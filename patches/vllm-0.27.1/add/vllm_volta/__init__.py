@@ -9,6 +9,7 @@ extension    the compiled kernels, where they were built
 nvfp4, fp8   the kernel classes that vLLM chooses from
 attention_ops  paged attention: the compiled kernels, and what they compute in plain PyTorch
 attention    the attention backend that vLLM chooses
+gdn          which variants of its kernels for gated delta nets Triton tries
 layout       whether a layer's weights become panels
 compile_cache  what vLLM's cache of compiled code has to tell apart
 quasar       `--quantization quasar_nvfp4`

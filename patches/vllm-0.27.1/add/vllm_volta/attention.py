@@ -9,7 +9,7 @@ What vLLM's selection leaves to TRITON_ATTN, with the reason: all that VoltaAtte
 
 Beside it run, on compute capability 7.0:
 - MLA (DeepSeek): nothing. Triton's decode kernel wants 192 KiB of shared memory, 96 are there, and 0003-honesty refuses
-  it. With VLLM_MLA_DISABLE=1 such models have ordinary attention of head size 192, which this backend takes.
+  it. With VLLM_MLA_DISABLE=1 such models have ordinary attention of head size 192, which is left to Triton.
 - Gated delta net (Qwen3-Next, Qwen3.6): vLLM's own GDN_ATTN with its Triton kernels, a recurrent one for decoding and
   chunked ones for prompts. Their state is in blocks of the same memory, but in no way in this backend's cache.
 """
@@ -99,7 +99,7 @@ class VoltaAttentionBackend(AttentionBackend):
 
     @classmethod
     def supports_head_size(cls, head_size: int) -> bool:
-        return 0 < head_size <= attention_ops.MOST_HEAD_SIZE and head_size % attention_ops.PIECE == 0
+        return head_size in attention_ops.HEAD_SIZES
 
     @classmethod
     def supports_compute_capability(cls, capability: DeviceCapability) -> bool:
@@ -157,6 +157,9 @@ class VoltaAttentionBackend(AttentionBackend):
         model = config.model_config
         if model is None:
             return None
+        if model.enable_cumem_allocator:
+            # What wakes up has lost the zeros of Workspace.arrivals.
+            return "sleep mode not supported"
         if model.rswa_window is not None:
             return "reference sliding window not supported"
         return next((LACKING[name] for name in model.architectures if name in LACKING), None)
@@ -164,7 +167,7 @@ class VoltaAttentionBackend(AttentionBackend):
 
 @dataclass(frozen=True, eq=False)
 class Workspace:
-    """Memory of split attention. partial: float32; arrivals: int32, zeros whenever no kernel runs."""
+    """Memory that attention works in. partial: float32; arrivals: int32, zeros whenever no kernel runs."""
 
     partial: torch.Tensor
     arrivals: torch.Tensor
@@ -219,7 +222,8 @@ class VoltaAttentionMetadataBuilder(AttentionMetadataBuilder[VoltaAttentionMetad
             heads = vllm_config.model_config.get_num_attention_heads(vllm_config.parallel_config)
         kv_heads = kv_cache_spec.num_kv_heads
         group = heads // kv_heads
-        most_queries = max(attention_ops.MOST_SPLIT_ROWS // group, 1)
+        rows = attention_ops.MOST_PASSES * attention_ops.split_rows(kv_cache_spec.head_size)
+        most_queries = max(rows // group, 1)
         self._init_reorder_batch_threshold(most_queries, supports_spec_as_decode=True)
         assert self.reorder_batch_threshold is not None
         self.most_decode_queries: int = self.reorder_batch_threshold
@@ -255,7 +259,8 @@ class VoltaAttentionMetadataBuilder(AttentionMetadataBuilder[VoltaAttentionMetad
             query_start=batch.query_start_loc[: batch.num_reqs + 1],
             lengths=batch.seq_lens[: batch.num_reqs],
             block_table=batch.block_table_tensor[: batch.num_reqs],
-            # None while CUDA graphs are captured, and so in them: tokens that are decoded are in no range.
+            # None while CUDA graphs are captured, and so in them: tokens that are decoded are in no range. With
+            # speculation, a prompt's last few tokens could be replayed as if they were decoded; images end before.
             ranges=compute_mm_prefix_range_tensor(batch.mm_req_doc_ranges, batch.num_reqs, batch.seq_lens.device),
             decodes=decodes,
             decode_tokens=decode_tokens,

@@ -20,12 +20,12 @@ CACHE_GROUP = 16
 """Tokens of a group of the cache."""
 PIECE = 8
 """Dimensions of a key that lie together; head sizes are multiples of it."""
-MOST_HEAD_SIZE = 512
-"""The largest head size that the kernels have."""
-MOST_SPLIT_ROWS = 64
-"""Rows (query tokens times query heads of a KV head) of a request that are given to split attention, which takes 16 at
-once through all keys. On an H200 it beat tiled attention with so many rows at 2k and at 32k keys, by 1.2 to 5 times;
-where caches are smaller than there, as on Volta, more rows than that would read the keys from memory too often."""
+HEAD_SIZES = (64, 80, 96, 128, 256, 512)
+"""Those that there are kernels for."""
+MOST_PASSES = 4
+"""How often split attention may go through all keys of a request before the request is given to tiled attention. On an
+H200 it was 1.2 to 5 times as fast with so many rows (head sizes 128 and 256, 2k and 32k keys); where the L2 cache is
+smaller than there, as on Volta, more passes would read the keys from memory too often."""
 OPERATORS = ("write_cache", "paged_attention", "attention_workspace")
 
 
@@ -48,7 +48,7 @@ def fragments_for(like: torch.Tensor) -> int:
 def workspace_sizes(
     like: torch.Tensor, kv_heads: int, group: int, head_size: int, requests: int, tokens: int, fragments: int
 ) -> tuple[int, int]:
-    """Floats of `partial` and counters of `arrivals` that split attention needs at most on this tensor's device.
+    """Floats of `partial` and counters of `arrivals` that attention needs at most on this tensor's device.
 
     group: query heads of a KV head. requests, tokens: the most of one call, as `decodes` and `decode_tokens`.
     """
@@ -56,6 +56,11 @@ def workspace_sizes(
         return 0, 0
     _check_compiled()
     return torch.ops.vllm_volta.attention_workspace(like, kv_heads, group, head_size, requests, tokens, fragments)
+
+
+def split_rows(head_size: int) -> int:
+    """Rows (query tokens times query heads of a KV head) that split attention takes through the keys at once."""
+    return 8 if head_size == 512 else 16
 
 
 def write_cache(key: torch.Tensor, value: torch.Tensor, cache: torch.Tensor, slots: torch.Tensor) -> None:
@@ -198,8 +203,7 @@ def attend(
     if soft_cap:
         logits = soft_cap * torch.tanh(logits / soft_cap)
     if slopes is not None:
-        # From the first token of the call, as in vLLM: a shift that only sinks would tell.
-        distance = torch.arange(len(seen)) - positions[0]
+        distance = torch.arange(len(seen))[None, :] - positions[:, None]
         logits = logits + slopes.to(dtype)[:, None, None] * distance
     logits = logits.masked_fill(~visible, -math.inf)
     if sinks is not None:
@@ -219,10 +223,10 @@ def _groups(cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _check_cache(cache: torch.Tensor, head_size: int) -> None:
     _, _, block_size, row = cache.shape
-    if block_size % CACHE_GROUP or row != 2 * head_size or head_size % PIECE or head_size > MOST_HEAD_SIZE:
+    if block_size % CACHE_GROUP or row != 2 * head_size or head_size not in HEAD_SIZES:
         raise ValueError(
-            f"the cache must be [blocks, heads, a multiple of {CACHE_GROUP}, 2 * head size], head size a multiple of "
-            f"{PIECE} up to {MOST_HEAD_SIZE} ({head_size} here), it is {list(cache.shape)}"
+            f"the cache must be [blocks, heads, a multiple of {CACHE_GROUP}, 2 * head size], head size one of "
+            f"{', '.join(map(str, HEAD_SIZES))} ({head_size} here), it is {list(cache.shape)}"
         )
     if cache.stride()[2:] != (row, 1):
         raise ValueError(f"the last two dimensions of the cache must be contiguous, its strides are {cache.stride()}")

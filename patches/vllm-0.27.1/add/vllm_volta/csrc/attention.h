@@ -77,8 +77,8 @@ struct PagedAttention {
   const float* sinks;      // [heads] or null: a logit more in the sum of each row, without a value
   const float* slopes;     // [heads] or null: ALiBi
   const int* ranges;       // [requests, most_ranges, 2] or null: first and last position of tokens that see each other
-  float* partial;          // of blocks that share rows (split attention), partial_floats() of them
-  unsigned int* arrivals;  // zeros before and after (split attention), arrival_counters() of them
+  float* partial;          // of blocks that share rows: partial_floats() or tiled_partial_floats() of them
+  unsigned int* arrivals;  // zeros before and after: arrival_counters() of them
   long long query_stride;  // from token to token
   long long out_stride;
   long long block_stride;  // from block to block

@@ -285,10 +285,10 @@ struct Logits {
         scale(work.scale * LOG2_E),
         is_plain(work.soft_cap == 0 && work.slopes == nullptr) {}
 
-  // Whether a token at a position from `lowest` to `highest` may not see one of 32 keys from `first_key` on.
+  // Whether a token at a position from `lowest` to `highest` may not see one of 32 keys from `first_key` on. Ranges only
+  // add to what is seen.
   __device__ bool is_masked(const PagedAttention& work, int first_key, int lowest, int highest) const {
-    return first_key + TILE_KEYS - 1 > lowest || (work.window > 0 && first_key <= highest - work.window) ||
-           ranges != nullptr;
+    return first_key + TILE_KEYS - 1 > lowest || (work.window > 0 && first_key <= highest - work.window);
   }
 
   // Products of 32 keys from `first_key` on become logits times log2 e. `positions`: of the warp's rows, the first of
