@@ -132,7 +132,7 @@ def test_many_requests_and_those_that_are_none(attention: HostAttention, fragmen
 
 @every_fragments
 def test_more_blocks_than_may_work(attention: HostAttention, fragments: str) -> None:
-    """1024 of them, however many are started: so many there are counters for, where rows are merged in two steps."""
+    """1024 of them, however many are started; rows are merged in two steps."""
     requests = requests_of([(1, 9 * attention.unit)] * 120)
     problem = rough(np.random.default_rng(9), requests, 1, 1, 64)
     check(problem, attention.split(problem, fragments, 8, 1080, order=ORDERS[1]))
