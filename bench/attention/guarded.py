@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,34 +9,22 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
-from bench.gpu import guard  # noqa: E402
+from bench.gpu import guard, installation  # noqa: E402
 from bench.gpu.claims import Claim, try_claims  # noqa: E402
 
 
-def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--extension", type=Path, required=True)
-    arguments.add_argument("--scratch", type=Path, required=True, help="where the allocator is built")
-    arguments.add_argument("--seed", type=int, default=11)
-    given = arguments.parse_args()
+def claims(extension: Path, seed: int) -> Sequence[Claim]:
+    import torch
 
-    def claims() -> Sequence[Claim]:
-        import torch
+    installation.use(extension)
+    from bench.attention import correctness
 
-        from bench.gpu import installation
-
-        installation.use(given.extension)
-        from bench.attention import correctness
-
-        # Cases are made and looked at by the processor: each allocation between guard zones takes long.
-        generator = torch.Generator().manual_seed(given.seed)
-        bench = correctness.Bench(torch.device("cuda", 0), generator, quick=True, small=True)
-        chosen = {name: correctness.PORTABLE[name] for name in correctness.GUARDED}
-        return try_claims(bench, chosen, Claim, torch.cuda.synchronize)
-
-    guard.inside(given.scratch, claims)
-    return 0
+    # Cases are made and looked at by the processor: each allocation between guard zones takes long.
+    generator = torch.Generator().manual_seed(seed)
+    bench = correctness.Bench(torch.device("cuda", 0), generator, quick=True, small=True)
+    chosen = {name: correctness.PORTABLE[name] for name in correctness.GUARDED}
+    return try_claims(bench, chosen, Claim, torch.cuda.synchronize)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    guard.program(__doc__, claims)

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from bench.attention.shapes import Batch
-from bench.gpu.card import CYCLES, GROUPS, LANES, Card, moved_cycles, resident_blocks
+from bench.gpu.card import CYCLES, GROUPS, LANES, Card, Times, moved_cycles, resident_blocks
 from bench.gpu.loops import busy_round
 from bench.gpu.machine_code import MachineCode
 from bench.gpu.units import Unit, tally
@@ -119,20 +119,11 @@ def work_of(kernel: Kernel, batch: Batch) -> Work:
 
 
 @dataclass(frozen=True)
-class Bound:
-    """Seconds that each resource needs alone, by its name; `memory` is the floor of all."""
+class Bound(Times):
+    """busy: multiprocessors that have work."""
 
     kernel: Kernel
     busy: int
-    seconds: dict[str, float]
-
-    @property
-    def limiter(self) -> str:
-        return max(self.seconds, key=lambda name: self.seconds[name])
-
-    @property
-    def longest(self) -> float:
-        return self.seconds[self.limiter]
 
 
 def bound(card: Card, kernel: Kernel, batch: Batch) -> Bound:
@@ -149,7 +140,7 @@ def bound(card: Card, kernel: Kernel, batch: Batch) -> Bound:
     }
     for name, units in GROUPS.items():
         seconds[name] = sum(kernel.counts[unit] * CYCLES[unit] for unit in units) * work.rounds / parts
-    return Bound(kernel, busy, seconds)
+    return Bound(seconds, kernel, busy)
 
 
 def resident_warps(card: Card, kernel: Kernel) -> int:

@@ -19,11 +19,10 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
 from bench.attention import shapes, volta  # noqa: E402
-from bench.gpu.card import Card, assumptions, v100  # noqa: E402
+from bench.gpu.card import Card, assumptions, v100_named  # noqa: E402
 from bench.gpu.machine_code import MissingTool, assembled, find_nvdisasm, machine_code  # noqa: E402
 from bench.gpu.text_table import figure, table  # noqa: E402
 from bench.gpu.units import Unit  # noqa: E402
-from onecat.knowledge.hardware import gpu_model  # noqa: E402
 
 SOURCES = REPOSITORY / "patches" / "vllm-0.27.1" / "add" / "vllm_volta" / "csrc"
 CONTEXTS, REQUESTS = (2048, 8192, 32768), (1, 8)
@@ -40,9 +39,10 @@ def main() -> int:
     arguments.add_argument("--layers", default="", help="those whose name contains this")
     arguments.add_argument("--out", type=Path, help="folder for model.jsonl, one line for each bound")
     given = arguments.parse_args()
-    model = gpu_model(given.card)
-    if model is None or model.bandwidth_gb_s is None or model.fp16_tflops is None or model.compute_capability != "7.0":
-        arguments.error(f"{given.card} is no V100 with known bandwidth and throughput")
+    try:
+        card = v100_named(given.card)
+    except ValueError as reason:
+        arguments.error(str(reason))
     with tempfile.TemporaryDirectory() as folder:
         try:
             nvdisasm = find_nvdisasm(given.nvdisasm)
@@ -53,7 +53,6 @@ def main() -> int:
         except MissingTool as missing:
             print(missing, file=sys.stderr)
             return 2
-    card = v100(model.name, model.bandwidth_gb_s, model.fp16_tflops)
     names = [name for name in code.functions if (found := volta.NAME.fullmatch(name)) and found["kind"] == "quad_pairs"]
     kernels = sorted((volta.kernel_of(code, name) for name in names), key=lambda each: (each.path, each.head_size))
     layers = [each for each in shapes.ALL if given.layers.lower() in each.name.lower()]

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 
 from bench.gpu.sass import Instruction
 from bench.gpu.units import Unit, access_bytes
+from onecat.knowledge.hardware import gpu_model
 
 LANES = 32
+TENSOR_OPERATIONS = 8 * 64 * 2
+"""Of a multiprocessor in each cycle: tensor cores, multiplications and additions of each (Volta white paper)."""
 
 
 @dataclass(frozen=True)
 class Card:
     """What a card offers; rates of each multiprocessor are for one cycle.
 
-    clock: the one at which the data sheet's tensor throughput comes out: 512 multiplications and additions in a
-    multiprocessor's eight tensor cores in each cycle (Volta white paper).
+    clock: the one at which the data sheet's tensor throughput comes out.
     """
 
     name: str
@@ -26,14 +28,41 @@ class Card:
     l2_rate: float  # bytes per cycle, all multiprocessors together
     registers: int
 
+    @property
+    def fp16_tflops(self) -> float:
+        return self.clock * self.multiprocessors * TENSOR_OPERATIONS / 1e12
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds that each resource needs alone, by its name; `memory` is the floor of all."""
+
+    seconds: dict[str, float]
+
+    @property
+    def limiter(self) -> str:
+        return max(self.seconds, key=lambda name: self.seconds[name])
+
+    @property
+    def longest(self) -> float:
+        return self.seconds[self.limiter]
+
 
 def v100(name: str, bandwidth_gb_s: float, fp16_tflops: float) -> Card:
     """80 multiprocessors, 65536 registers each (CUDA C++ programming guide, 7.0).
 
     L2: 2048 bytes per cycle (A100 white paper, which compares its own with that of the V100).
     """
-    clock = fp16_tflops * 1e12 / (80 * 8 * 64 * 2)
+    clock = fp16_tflops * 1e12 / (80 * TENSOR_OPERATIONS)
     return Card(name, 80, clock, bandwidth_gb_s * 1e9, 2048, 65536)
+
+
+def v100_named(name: str) -> Card:
+    """The V100 of this name in onecat/knowledge/gpus.yaml; raises ValueError where there is none that is known."""
+    model = gpu_model(name)
+    if model is None or model.bandwidth_gb_s is None or model.fp16_tflops is None or model.compute_capability != "7.0":
+        raise ValueError(f"{name} is no V100 with known bandwidth and throughput")
+    return v100(model.name, model.bandwidth_gb_s, model.fp16_tflops)
 
 
 def assumptions(card: Card) -> list[str]:

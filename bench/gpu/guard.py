@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import json
 import subprocess
@@ -48,10 +49,20 @@ def inside(scratch: Path, claims: Callable[[], Sequence[Claim]]) -> None:
     print(json.dumps({"broken": guard.guarded_broken(), "live": watched, "claims": [asdict(claim) for claim in tried]}))
 
 
+def program(description: str | None, claims: Callable[[Path, int], Sequence[Claim]]) -> None:
+    """What `outside` starts: tries the claims between guard zones. claims: of the extension's folder and a seed."""
+    arguments = argparse.ArgumentParser(description=description)
+    arguments.add_argument("--extension", type=Path, required=True)
+    arguments.add_argument("--scratch", type=Path, required=True, help="where the allocator is built")
+    arguments.add_argument("--seed", type=int, default=11)
+    given = arguments.parse_args()
+    inside(given.scratch, lambda: claims(given.extension, given.seed))
+
+
 def outside(
     program: Path, arguments: Sequence[str], log: Path, seconds: float, claim: type[SomeClaim]
 ) -> tuple[list[SomeClaim], int, str]:
-    """Run a program that calls `inside`: the claims, the number of broken zones, and what the process said.
+    """Run a file that calls `program`: the claims, the number of broken zones, and what the process said.
 
     The program gets the arguments and `--scratch FOLDER`. One that fails or takes too long counts as a broken zone.
     """

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bench.gpu.card import CYCLES, GROUPS, LANES, Card, moved_cycles, resident_blocks
+from bench.gpu.card import CYCLES, GROUPS, LANES, Card, Times, moved_cycles, resident_blocks
 from bench.gpu.loops import main_loop
 from bench.gpu.machine_code import MachineCode
 from bench.gpu.units import Unit, access_bytes, tally, weights_of
@@ -97,21 +97,11 @@ def kernel_of(code: MachineCode, name: str) -> Kernel:
 
 
 @dataclass(frozen=True)
-class Bound:
-    """Seconds that each resource needs alone, by its name; `memory` is the floor of all. resident: thread blocks on a
-    multiprocessor."""
+class Bound(Times):
+    """resident: thread blocks on a multiprocessor."""
 
     blocks: int
     resident: int
-    seconds: dict[str, float]
-
-    @property
-    def limiter(self) -> str:
-        return max(self.seconds, key=lambda name: self.seconds[name])
-
-    @property
-    def longest(self) -> float:
-        return self.seconds[self.limiter]
 
 
 def bound(card: Card, kernel: Kernel, planner: Planner, layer: Layer, m: int) -> Bound:
@@ -134,7 +124,7 @@ def bound(card: Card, kernel: Kernel, planner: Planner, layer: Layer, m: int) ->
     }
     for name, units in GROUPS.items():
         seconds[name] = sum(kernel.of_panel(unit) * CYCLES[unit] for unit in units) * work / parts
-    return Bound(blocks, resident, seconds)
+    return Bound(seconds, blocks, resident)
 
 
 def slices(kernels: Iterable[Kernel], m: int) -> list[tuple[Kernel, int]]:

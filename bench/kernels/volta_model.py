@@ -25,7 +25,6 @@ from bench.gpu.text_table import figure, table  # noqa: E402
 from bench.gpu.units import Unit  # noqa: E402
 from bench.kernels import shapes, volta  # noqa: E402
 from bench.kernels.plan import Planner, compiled_planner  # noqa: E402
-from onecat.knowledge.hardware import gpu_model  # noqa: E402
 
 SOURCES = REPOSITORY / "patches" / "vllm-0.27.1" / "add" / "vllm_volta" / "csrc"
 TOKENS = (1, 8, 16, 32, 64)
@@ -41,9 +40,10 @@ def main() -> int:
     arguments.add_argument("--layers", default="Qwen-27B", help="those whose model or name contains this; '' for all")
     arguments.add_argument("--out", type=Path, help="folder for model.jsonl, one line for each figure")
     given = arguments.parse_args()
-    model = gpu_model(given.card)
-    if model is None or model.bandwidth_gb_s is None or model.fp16_tflops is None or model.compute_capability != "7.0":
-        arguments.error(f"{given.card} is no V100 with known bandwidth and throughput")
+    try:
+        card = card_module.v100_named(given.card)
+    except ValueError as reason:
+        arguments.error(str(reason))
     with tempfile.TemporaryDirectory() as folder:
         try:
             code = machine_code(SOURCES, given.arch, find_nvdisasm(given.nvdisasm), Path(folder))
@@ -51,7 +51,6 @@ def main() -> int:
             print(missing, file=sys.stderr)
             return 2
         planner = compiled_planner(SOURCES, Path(folder))
-        card = card_module.v100(model.name, model.bandwidth_gb_s, model.fp16_tflops)
         kernels = kernels_of(code)
         print("\n".join(counts(given.arch, card, kernels)))
         if given.arch != "sm_70":
@@ -60,7 +59,7 @@ def main() -> int:
         print("\n".join(card_module.assumptions(card)))
         held, lines = budgets(card, kernels)
         print("\n".join(["", *lines]))
-        records = predict(card, model.fp16_tflops, kernels, planner, shapes.matching(shapes.LAYERS, given.layers))
+        records = predict(card, card.fp16_tflops, kernels, planner, shapes.matching(shapes.LAYERS, given.layers))
     print("\n".join(["", *predictions(records)]))
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
