@@ -67,12 +67,13 @@ def is_wanted() -> bool:
     """Whether the lists are to be replaced: on 7.0 to 7.4; elsewhere, or not at all, where VLLM_VOLTA_GDN says so."""
     from vllm.platforms import current_platform
 
+    from vllm_volta.plugin import is_volta
+
     if not current_platform.is_cuda():
         return False
     if choice := os.environ.get(SWITCH):
         return choice != "0"
-    capability = current_platform.get_device_capability()
-    return capability is not None and (7, 0) <= tuple(capability) < (7, 5)
+    return is_volta()
 
 
 def register(logger: Any) -> None:

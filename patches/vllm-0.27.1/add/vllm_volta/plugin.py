@@ -69,10 +69,11 @@ def _place() -> str | None:
         return None
     if _is_set(FORCE):
         return "before"
-    return "before" if _is_volta() else None
+    return "before" if is_volta() else None
 
 
-def _is_volta() -> bool:
+def is_volta() -> bool:
+    """Whether the current CUDA device is one of compute capability 7.0 to 7.4."""
     from vllm.platforms import current_platform
 
     capability = current_platform.get_device_capability()
@@ -136,7 +137,7 @@ def _register_attention(missing: str | None, logger) -> None:
         logger.warning("vllm_volta leaves attention to %s, which another plugin registered as CUSTOM", taken)
     else:
         register_backend(AttentionBackendEnum.CUSTOM, ATTENTION_BACKEND)
-        chosen = "chosen" if _is_volta() else "not chosen on this device, but by --attention-backend CUSTOM,"
+        chosen = "chosen" if is_volta() else "not chosen on this device, but by --attention-backend CUSTOM,"
         logger.info(
             "vllm_volta registered the attention backend CUSTOM, %s for float16; --attention-backend TRITON_ATTN or "
             "%s=0 takes vLLM's own",

@@ -17,6 +17,16 @@ constexpr float SLACK = 8;
 __device__ __forceinline__ float minus_infinity() { return __int_as_float(0xff800000); }
 __device__ __forceinline__ int rounded_up(int value, int unit) { return (value + unit - 1) / unit; }
 
+// Sums of `value` over the lanes of a warp up to this one.
+__device__ __forceinline__ int running_sum(int lane, int value) {
+#pragma unroll
+  for (int lanes = 1; lanes < 32; lanes *= 2) {
+    const int before = shuffle_up(value, lanes);
+    value += lane >= lanes ? before : 0;
+  }
+  return value;
+}
+
 // Tokens of one request, and how many of them are in the cache. The last `tokens` of these are this step's.
 struct Request {
   int first_token;

@@ -45,16 +45,6 @@ struct SplitWork {
     return request < work.requests ? SplitRequest<ROWS>(work, request).units(work) : 0;
   }
 
-  // Sums of `value` over the lanes up to this one.
-  __device__ static int running_sum(int lane, int value) {
-#pragma unroll
-    for (int lanes = 1; lanes < 32; lanes *= 2) {
-      const int before = shuffle_up(value, lanes);
-      value += lane >= lanes ? before : 0;
-    }
-    return value;
-  }
-
   __device__ static int total(const PagedAttention& work, int lane) {
     int sum = 0;
     for (int first = 0; first < work.requests; first += 32) {

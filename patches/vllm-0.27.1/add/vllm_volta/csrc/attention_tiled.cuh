@@ -27,12 +27,7 @@ __device__ __forceinline__ TiledPlace tiled_place(const PagedAttention& work, in
       const Request request(work, first + lane);
       blocks = request.is_empty() ? 0 : rounded_up(request.tokens * work.group, ROWS);
     }
-    int until = blocks;
-#pragma unroll
-    for (int lanes = 1; lanes < 32; lanes *= 2) {
-      const int before = shuffle_up(until, lanes);
-      until += lane >= lanes ? before : 0;
-    }
+    const int until = running_sum(lane, blocks);
     const unsigned int after = lanes_with(number < until);
     if (after != 0) {
       const int found = __ffs(after) - 1;
