@@ -158,7 +158,7 @@ def _describe(model: Path, small: Path) -> None:
 def _ask(release: Release, deployment: Deployment) -> str:
     """One chat completion at the release's public endpoint. Raises OnecatError when there is no answer."""
     from onecat import deploy
-    from onecat.deploy.preflight import read_secret, secret_of
+    from onecat.deploy.prerequisites import read_secret, secret_of
     from onecat.errors import ExitCode, OnecatError
 
     key = read_secret(secret_of(deployment))
@@ -181,7 +181,7 @@ def _tell(release: Release, deployment: Deployment, configuration: Path, answer:
     import shutil
     import textwrap
 
-    from onecat.deploy.preflight import secret_of
+    from onecat.deploy.prerequisites import secret_of
 
     messages = [{"role": "user", "content": PROMPT}]
     body = json.dumps({"model": release.model, "max_tokens": ANSWER_TOKENS, "messages": messages})

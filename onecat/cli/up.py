@@ -148,7 +148,7 @@ def prepare(
     from onecat.deploy import UpRequest
     from onecat.deploy.front import for_host
     from onecat.deploy.model_files import inspect_on
-    from onecat.deploy.preflight import check_checkpoint
+    from onecat.deploy.prerequisites import check_checkpoint
     from onecat.images import find_runtime
     from onecat.paths import home
     from onecat.planner import make_plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onecat.deploy import preflight
+from onecat.deploy import prerequisites
 from onecat.deploy.cache_volume import CACHE_DIRECTORY, cache_volume
 from onecat.deploy.container import (
     Daemon,
@@ -56,7 +56,7 @@ def container_spec(run: Run, release: Release, name: str) -> ContainerSpec:
         planned,
         gpu_ids=gpu_ids,
         cdi=hands_out(daemon, gpu_ids),
-        groups=preflight.groups_of(machine, plan.container.devices),
+        groups=prerequisites.groups_of(machine, plan.container.devices),
         stable_seconds=restart.stable_seconds,
         backoff_seconds=restart.backoff_seconds,
         backoff_max_seconds=restart.backoff_max_seconds,
@@ -107,7 +107,7 @@ def numa_node(machine: Machine, number: int) -> tuple[str, str]:
 
 def _copy_of_key(run: Run, release: Release, user: tuple[int, int]) -> str | None:
     """A copy of the API key that the container's user may read; removed with the release."""
-    key = preflight.read_secret(run.secret)
+    key = prerequisites.read_secret(run.secret)
     if key is None:
         return None
     path = f"{release.directory}/secrets/api_key"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from onecat.deploy import preflight
+from onecat.deploy import prerequisites
 from onecat.deploy.fingerprint import fingerprint
 from onecat.deploy.hand_edits import nginx_edits
 from onecat.deploy.site import to_document
@@ -106,7 +106,13 @@ def _changes(run: Run, current: Release) -> Iterator[Difference]:
     image = _image_id(run)
     entries = machine.entries(run.plan.model_directory)
     same = fingerprint(
-        run.deployment, run.plan, run.argv, entries, run.traffic is not None, image, preflight.read_secret(run.secret)
+        run.deployment,
+        run.plan,
+        run.argv,
+        entries,
+        run.traffic is not None,
+        image,
+        prerequisites.read_secret(run.secret),
     )
     if same != current.fingerprint and not found:
         yield Difference("model", "files of the model, the API key or the engine have changed since it was deployed")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from onecat.deploy import claims, preflight
+from onecat.deploy import claims, prerequisites
 from onecat.deploy.canary import need_room, need_serving
 from onecat.deploy.fingerprint import fingerprint
 from onecat.deploy.preparing import check_host, decide, prepare_run, with_free_port
@@ -100,7 +100,7 @@ def _is_tried(run: Run) -> bool:
     if tried is None:
         return False
     entries = run.machine.entries(run.plan.model_directory)
-    secret = preflight.read_secret(run.secret)
+    secret = prerequisites.read_secret(run.secret)
     proxied = run.traffic is not None
     same = fingerprint(run.deployment, run.plan, run.argv, entries, proxied, tried.image_id, secret)
     return same == tried.fingerprint

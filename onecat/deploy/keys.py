@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onecat.deploy import preflight
+from onecat.deploy import prerequisites
 from onecat.deploy.client_keys import read_client_keys
 from onecat.deploy.hand_edits import tell_hand_edits
 from onecat.deploy.proxies import proxy_of
@@ -34,7 +34,7 @@ def reload_keys(
 
     Raises OnecatError: for a file that is not as it should be, and where no nginx checks keys; nothing is changed then.
     """
-    keys = read_client_keys(deployment, preflight.read_secret(preflight.secret_of(deployment)))
+    keys = read_client_keys(deployment, prerequisites.read_secret(prerequisites.secret_of(deployment)))
     if keys is None:
         raise OnecatError(
             "onecat.yaml names no file with keys of clients",

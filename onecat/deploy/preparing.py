@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onecat.deploy import claims, preflight, unit_server
+from onecat.deploy import claims, prerequisites, unit_server
 from onecat.deploy.container import image_id, missing_image
 from onecat.deploy.container_rendering import container_owner
 from onecat.deploy.fingerprint import fingerprint
@@ -60,8 +60,8 @@ def prepare_run(request: UpRequest, machine: Machine, report: Report, front: Fro
         else:
             report(f"nginx: {choice.kind} ({choice.why})")
             # Only beside the clients' keys does nginx send the server's: what changes no release needs it not.
-            secret = None if deployment.proxy.keys_file is None else preflight.secret_of(deployment)
-            site = site_for(choice, deployment, preflight.read_secret(secret))
+            secret = None if deployment.proxy.keys_file is None else prerequisites.secret_of(deployment)
+            site = site_for(choice, deployment, prerequisites.read_secret(secret))
             site = replace(site, probed=front_host(deployment) is not None)
             traffic = (
                 Traffic(proxy_of(store, choice.kind), machine, store.directory)
@@ -76,7 +76,7 @@ def prepare_run(request: UpRequest, machine: Machine, report: Report, front: Fro
         argv=argv,
         traffic=traffic,
         site=site,
-        secret=preflight.secret_of(deployment),
+        secret=prerequisites.secret_of(deployment),
         fingerprint="",
         report=report,
         front=front,
@@ -108,27 +108,27 @@ def check_before(run: Run) -> Run:
 def check_host(run: Run) -> None:
     """Look at all but the image. Raises OnecatError for what is known to fail."""
     plan, machine, profile = run.plan, run.machine, run.deployment.profile
-    preflight.check_plan(plan)
+    prerequisites.check_plan(plan)
     if plan.container is not None:
         if machine.is_local:
-            preflight.check_docker_host(engine_address(run.request.docker_host))
-        preflight.check_accelerator_files(machine, profile, plan.container)
+            prerequisites.check_docker_host(engine_address(run.request.docker_host))
+        prerequisites.check_accelerator_files(machine, profile, plan.container)
         if run.deployment.service == "systemd":
             unit_server.check_host(machine, run.request.docker_host, run.request.allow_daemon_reload)
     if not run.request.model_is_checked:
-        preflight.check_model(machine, plan.model_directory)
-    preflight.read_secret(run.secret)
+        prerequisites.check_model(machine, plan.model_directory)
+    prerequisites.read_secret(run.secret)
     if run.site is not None:
-        preflight.check_tls(run.proxy_machine, run.deployment)
-    preflight.check_disk(machine)
+        prerequisites.check_tls(run.proxy_machine, run.deployment)
+    prerequisites.check_disk(machine)
     check_nodes(run)
     claims.check_ports(run)
     _check_ports(run)
     # Last, because what is missing here takes minutes to build: nobody should learn of a typo only afterwards.
     if plan.container is None:
-        preflight.check_runtime(profile, run.request.launcher, run.argv)
+        prerequisites.check_runtime(profile, run.request.launcher, run.argv)
     else:
-        preflight.check_readable_in_container(machine, plan.model_directory, container_owner(run))
+        prerequisites.check_readable_in_container(machine, plan.model_directory, container_owner(run))
 
 
 def _image(run: Run, name: str) -> str | None:
@@ -158,7 +158,7 @@ def _fingerprint(run: Run, image: str | None) -> str:
         run.machine.entries(run.plan.model_directory),
         run.traffic is not None,
         image,
-        preflight.read_secret(run.secret),
+        prerequisites.read_secret(run.secret),
     )
 
 
@@ -167,12 +167,12 @@ def _check_ports(run: Run) -> None:
     ours = ports_of(run.store)
     current = run.store.current()
     if (run.traffic is None or current is None) and run.plan.port not in ours:
-        preflight.check_port(run.machine, run.plan.host, run.plan.port, "port")
+        prerequisites.check_port(run.machine, run.plan.host, run.plan.port, "port")
     if run.traffic is not None and run.site is not None:
         host, _, port = run.site.listen.rpartition(":")
         ours = ours if run.proxy_store is run.store else ports_of(run.proxy_store)
         if int(port) not in ours and run.traffic.proxy.kind != "host":
-            preflight.check_port(run.proxy_machine, host.strip("[]"), int(port), "proxy.listen")
+            prerequisites.check_port(run.proxy_machine, host.strip("[]"), int(port), "proxy.listen")
 
 
 def decide(run: Run, current: Release | None) -> Strategy:
@@ -206,7 +206,7 @@ def _is_free(run: Run, port: int) -> bool:
     if port in ports_of(run.store):
         return True
     try:
-        preflight.check_port(run.machine, run.plan.host, port, "port")
+        prerequisites.check_port(run.machine, run.plan.host, port, "port")
     except OnecatError:
         return False
     return True

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onecat.deploy import claims, preflight
+from onecat.deploy import claims, prerequisites
 from onecat.deploy.container import image_id
 from onecat.deploy.container_rendering import container_owner
 from onecat.deploy.host_facts import facts_of
@@ -77,11 +77,11 @@ def check_nodes(run: Run) -> None:
     if not any(each.live and each.service == "ray" for each in run.store.releases()):
         for node in cluster.nodes:
             for port in node.ports.fixed(is_head=node == cluster.head):
-                preflight.check_port(node_machine(run.machine, node.host), _ANY, port, "ray.port")
+                prerequisites.check_port(node_machine(run.machine, node.host), _ANY, port, "ray.port")
     for node, machine in other_nodes(run):
-        preflight.check_disk(machine)
+        prerequisites.check_disk(machine)
         _check_model(run, machine)
-        preflight.check_readable_in_container(machine, run.plan.model_directory, container_owner(run, machine))
+        prerequisites.check_readable_in_container(machine, run.plan.model_directory, container_owner(run, machine))
         gpus_of_node(run, node, machine)
         _check_image(run, machine)
 

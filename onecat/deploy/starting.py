@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onecat.deploy import preflight
+from onecat.deploy import prerequisites
 from onecat.deploy.engine import note_choices
 from onecat.deploy.readiness import wait_until_ready
 from onecat.deploy.smoke import run_smoke_test
@@ -34,7 +34,7 @@ def start_release(run: Run, release: Release, server: Server) -> Release:
         run.plan.served_name,
         run.deployment.smoke,
         start.allow_repeated_token,
-        preflight.read_secret(run.secret),
+        prerequisites.read_secret(run.secret),
         start.silence_seconds,
     )
     run.report(f"it answered {len(answer.tokens)} tokens in {answer.seconds:.1f} s")

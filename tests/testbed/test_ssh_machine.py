@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from onecat.deploy.preflight import check_disk
+from onecat.deploy.prerequisites import check_disk
 from onecat.errors import ExitCode, OnecatError
 from onecat.hosts import ConnectionLostError, Desk, LockHeldError, SshMachine, SudoPasswords, parse_target
 from onecat.hosts.ssh import SshAccess, SshTransport

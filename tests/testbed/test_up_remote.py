@@ -22,7 +22,7 @@ from onecat import deploy
 from onecat.checkpoints import inspect
 from onecat.deploy.lock_breaking import break_lock, held_lock
 from onecat.deploy.model_files import inspect_on
-from onecat.deploy.preflight import check_port
+from onecat.deploy.prerequisites import check_port
 from onecat.deploy.store import DeploymentStore
 from onecat.errors import ExitCode, OnecatError
 from onecat.hosts import ConnectionLostError, SshMachine

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onecat.config.schema import Deployment
-from onecat.deploy import preflight
+from onecat.deploy import prerequisites
 from onecat.deploy.server import Secret
 from onecat.errors import ExitCode, OnecatError
 from onecat.hosts import LocalMachine
@@ -23,11 +23,11 @@ def test_a_port_in_use_is_named_with_its_setting() -> None:
         listener.listen()
         port = listener.getsockname()[1]
         with pytest.raises(OnecatError) as raised:
-            preflight.check_port(HERE, "127.0.0.1", port, "proxy.listen")
+            prerequisites.check_port(HERE, "127.0.0.1", port, "proxy.listen")
     assert raised.value.found == f"port {port} is in use"
     assert raised.value.where == f"127.0.0.1:{port} (proxy.listen)"
     assert raised.value.code == ExitCode.ROLLED_BACK
-    preflight.check_port(HERE, "127.0.0.1", port, "port")
+    prerequisites.check_port(HERE, "127.0.0.1", port, "port")
 
 
 def test_a_missing_file_of_tls_is_told_with_its_key_before_nginx_stumbles_over_it(tmp_path: Path) -> None:
@@ -41,11 +41,11 @@ def test_a_missing_file_of_tls_is_told_with_its_key_before_nginx_stumbles_over_i
 
     asked = deployment({"certificate": str(certificate), "key": str(key)})
     with pytest.raises(OnecatError) as raised:
-        preflight.check_tls(HERE, asked)
+        prerequisites.check_tls(HERE, asked)
     assert (raised.value.found, raised.value.where) == (f"{key} does not exist on this machine", "proxy.tls.key")
     key.touch()
-    preflight.check_tls(HERE, asked)
-    preflight.check_tls(HERE, deployment(None))
+    prerequisites.check_tls(HERE, asked)
+    prerequisites.check_tls(HERE, deployment(None))
 
 
 def accelerator(*devices: str, mounts: tuple[str, ...] = ()) -> ContainerPlan:
@@ -54,7 +54,7 @@ def accelerator(*devices: str, mounts: tuple[str, ...] = ()) -> ContainerPlan:
 
 def test_missing_files_of_the_driver_are_told_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(OnecatError) as raised:
-        preflight.check_accelerator_files(
+        prerequisites.check_accelerator_files(
             HERE, "ascend910b", accelerator("/dev/null", "/dev/davinci0", mounts=("/no/dcmi",))
         )
     assert raised.value.found == "the accelerator's driver is not all here: /dev/davinci0 does not exist"
@@ -63,22 +63,22 @@ def test_missing_files_of_the_driver_are_told_before_anything_starts(tmp_path: P
 
 
 def test_device_nodes_of_root_alone_are_told_and_those_of_all_users_are_fine(tmp_path: Path) -> None:
-    preflight.check_accelerator_files(HERE, "ascend910b", accelerator("/dev/null", mounts=(str(tmp_path),)))
-    assert preflight.groups_of(HERE, ("/dev/null",)) == ()
+    prerequisites.check_accelerator_files(HERE, "ascend910b", accelerator("/dev/null", mounts=(str(tmp_path),)))
+    assert prerequisites.groups_of(HERE, ("/dev/null",)) == ()
     node = tmp_path / "davinci0"
     node.touch(0o600)
     with pytest.raises(OnecatError, match="only root may use"):
-        preflight.check_accelerator_files(HERE, "ascend910b", accelerator(str(node)))
+        prerequisites.check_accelerator_files(HERE, "ascend910b", accelerator(str(node)))
 
 
 def test_an_address_this_machine_does_not_have() -> None:
     with pytest.raises(OnecatError, match="this machine has no address 192.0.2.77"):
-        preflight.check_port(HERE, "192.0.2.77", 18000, "host")
+        prerequisites.check_port(HERE, "192.0.2.77", 18000, "host")
 
 
 def test_a_missing_model_directory(tmp_path: Path) -> None:
     with pytest.raises(OnecatError) as raised:
-        preflight.check_model(HERE, str(tmp_path / "nothing"))
+        prerequisites.check_model(HERE, str(tmp_path / "nothing"))
     assert raised.value.code == ExitCode.USAGE
 
 
@@ -89,7 +89,7 @@ def test_a_truncated_safetensors_file(tmp_path: Path) -> None:
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1000])
     with pytest.raises(OnecatError) as raised:
-        preflight.check_model(HERE, str(tmp_path))
+        prerequisites.check_model(HERE, str(tmp_path))
     assert raised.value.where == str(weights)
     assert raised.value.code == ExitCode.USAGE
     assert raised.value.next_steps
@@ -100,11 +100,11 @@ def test_a_file_the_containers_user_cannot_read(tmp_path: Path) -> None:
     weights.touch(mode=0o600)
     tmp_path.chmod(0o755)
     owner = weights.stat().st_uid
-    preflight.check_readable_in_container(HERE, str(tmp_path), (owner, 12345))
+    prerequisites.check_readable_in_container(HERE, str(tmp_path), (owner, 12345))
     with pytest.raises(OnecatError, match="runs as user 54321 and could not read model.safetensors"):
-        preflight.check_readable_in_container(HERE, str(tmp_path), (54321, 54321))
+        prerequisites.check_readable_in_container(HERE, str(tmp_path), (54321, 54321))
     weights.chmod(0o644)
-    preflight.check_readable_in_container(HERE, str(tmp_path), (54321, 54321))
+    prerequisites.check_readable_in_container(HERE, str(tmp_path), (54321, 54321))
 
 
 def test_a_snapshot_of_the_hugging_face_cache_is_refused_for_a_container(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_snapshot_of_the_hugging_face_cache_is_refused_for_a_container(tmp_pat
     blob.write_text("{}")
     (snapshot / "config.json").symlink_to("../../blobs/0123abcd")
     with pytest.raises(OnecatError) as raised:
-        preflight.check_readable_in_container(HERE, str(snapshot), (blob.stat().st_uid, 0))
+        prerequisites.check_readable_in_container(HERE, str(snapshot), (blob.stat().st_uid, 0))
     assert raised.value.found == "config.json is a link to ../../blobs/0123abcd, which the container does not see"
     assert raised.value.code == ExitCode.USAGE
     assert raised.value.next_steps[0].startswith(f"cp -rL {snapshot} ")
@@ -129,19 +129,19 @@ def test_links_that_stay_in_the_models_directory_are_fine(tmp_path: Path) -> Non
     (model / "b").symlink_to("a")
     (tmp_path / "by-link").symlink_to(model)
     owner = (model.stat().st_uid, model.stat().st_gid)
-    preflight.check_readable_in_container(HERE, str(tmp_path / "by-link"), owner)
+    prerequisites.check_readable_in_container(HERE, str(tmp_path / "by-link"), owner)
     (model / "c").symlink_to(model / "a")
     with pytest.raises(OnecatError, match="c is a link to"):
-        preflight.check_readable_in_container(HERE, str(model), owner)
+        prerequisites.check_readable_in_container(HERE, str(model), owner)
 
 
 @pytest.mark.parametrize("address", ["tcp://10.0.0.1:2376", "ssh://me@gpu1", "tcp://127.0.0.1:2375"])
 def test_a_docker_daemon_that_may_be_elsewhere_is_refused(address: str) -> None:
     with pytest.raises(OnecatError) as raised:
-        preflight.check_docker_host(address)
+        prerequisites.check_docker_host(address)
     assert raised.value.found == f"the Docker daemon at {address} may be on another machine"
     assert raised.value.code == ExitCode.USAGE
-    preflight.check_docker_host("unix:///run/user/1000/docker.sock")
+    prerequisites.check_docker_host("unix:///run/user/1000/docker.sock")
 
 
 def test_the_keys_file_is_meant_from_where_onecat_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,21 +151,21 @@ def test_the_keys_file_is_meant_from_where_onecat_runs(tmp_path: Path, monkeypat
         )
 
     monkeypatch.chdir(tmp_path)
-    assert preflight.secret_of(deployment()) is None
-    assert preflight.secret_of(deployment(api_key={"file": "key"})) == Secret(file=str(tmp_path / "key"))
-    assert preflight.secret_of(deployment(api_key={"env": "MY_KEY"})) == Secret(env="MY_KEY")
+    assert prerequisites.secret_of(deployment()) is None
+    assert prerequisites.secret_of(deployment(api_key={"file": "key"})) == Secret(file=str(tmp_path / "key"))
+    assert prerequisites.secret_of(deployment(api_key={"env": "MY_KEY"})) == Secret(env="MY_KEY")
 
 
 def test_keys_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = tmp_path / "key"
     key.write_text("abc\n")
     monkeypatch.setenv("MY_KEY", "def")
-    assert preflight.read_secret(Secret(file=str(key))) == "abc"
-    assert preflight.read_secret(Secret(env="MY_KEY")) == "def"
-    assert preflight.read_secret(None) is None
+    assert prerequisites.read_secret(Secret(file=str(key))) == "abc"
+    assert prerequisites.read_secret(Secret(env="MY_KEY")) == "def"
+    assert prerequisites.read_secret(None) is None
 
 
 @pytest.mark.parametrize("secret", [Secret(file="/nonexistent/key"), Secret(env="ONECAT_NO_SUCH_VARIABLE")])
 def test_a_key_that_is_not_there_is_refused(secret: Secret) -> None:
     with pytest.raises(OnecatError, match="the API key"):
-        preflight.read_secret(secret)
+        prerequisites.read_secret(secret)
