@@ -13,6 +13,7 @@ freezer                        a control group that freezes processes
 nvml_library, fake_nvml        an NVML that answers for a described host
 engine_home, engine_runtime    a real native vLLM for the CPU
 patched_runtime                the same with the Python files of our series
+served                         the small model on that vLLM, brought up by `onecat up`: once in a session, to be shared
 vllm_archive, vllm_source      the pinned source of the patched engine, as a file and unpacked
 cpu_image                      the image that `onecat build --profile cpu` makes
 """
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from onecat.images import NativeRuntime
     from tests.testbed.deployments import SmallDeployment
     from tests.testbed.patched_runtime import PatchedRuntime
+    from tests.testbed.served import Served
 
 
 def pytest_sessionstart() -> None:
@@ -321,6 +323,24 @@ def onecat_with_engine(onecat: command.Onecat, engine_home: Home, engine_runtime
     onecat.home.mkdir()
     (onecat.home / "runtimes").symlink_to(engine_home.runtimes)
     return onecat
+
+
+@pytest.fixture(scope="session")
+def served(
+    engine_home: Home, engine_runtime: NativeRuntime, nginx: str, cache: Cache, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    """The small model on a real vLLM behind an nginx of its own. One for all tests of a session, for 2 cores carry no
+    two: the testbed's tests go one by one (scripts/test.sh), never over pytest-xdist's workers."""
+    from onecat.resources import small_model
+    from tests.testbed.served import serving
+
+    folder = tmp_path_factory.mktemp("served")
+    home = folder / "onecat-home"
+    home.mkdir()
+    (home / "runtimes").symlink_to(engine_home.runtimes)
+    runner = command.Onecat(home=home, cache=cache.folder("onecat"), docker_host="unix:///nonexistent/docker.sock")
+    with serving(runner, small_model(), folder) as deployment:
+        yield deployment
 
 
 @pytest.fixture(scope="session")
