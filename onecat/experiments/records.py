@@ -128,8 +128,8 @@ class Environment:
 class Experiment:
     """One result file, read back.
 
-    finished_at: None: it was cut off, and can be resumed. settings: what the command was asked, for resuming.
-    samples: readings of the server's metrics and processes on the way, each with `time`. verdict: of the kind's own.
+    finished_at: None: it was cut off, and can be resumed. resumed_at: when that was done. settings: what the command
+    was asked, for resuming. samples: readings of the server's metrics and processes on the way, each with `time`. verdict: of the kind's own.
     """
 
     id: str
@@ -142,3 +142,4 @@ class Experiment:
     samples: tuple[dict[str, Any], ...] = ()
     verdict: dict[str, Any] | None = None
     finished_at: str | None = None
+    resumed_at: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """Everything that is run with the real vLLM on a machine with GPUs: `python engine_runs.py GROUP...`.
 
-Groups: prepare, texts, cut, attention, gpus, streams, triton; README.md says what each does. They can be run in one
+Groups: prepare, texts, cut, attention, gpus, ranks, streams, triton; README.md says what each does. They run in one
 call or in several, in this order; what an earlier call left in the work folder is used. At the end a table; logs and
 results go to the folder that OUT names. The exit code is 1 when a step failed, a text was wrong, or an engine took
 another attention backend than it was told.
@@ -54,6 +54,7 @@ CAPACITY = max(8, 2 * (os.cpu_count() or 1) - 4)
 TABLE_LINES = 70
 NO_P2P = {"NCCL_P2P_DISABLE": "1"}
 ONE_CONFIGURATION = {"H200_FIRST_CONFIGURATION": "1"}
+ONE_GPU = {"H200_ONE_GPU": "1"}
 RANDOM_MODELS = ("qwen3.6", "gemma4", "llama-w4a16")
 COMPILE = """
 import sys, torch
@@ -220,6 +221,24 @@ def several_gpus() -> Iterator[Step]:
                 yield generating(f"{name}-no-p2p", model, environment, reference=base, gpu=None, arguments=without)
 
 
+def ranks() -> Iterator[Step]:
+    """Tensor and pipeline parallel by two ranks that share one GPU, beside one rank; eager."""
+    for model in ("small-w4a16", "llama-w4a16", "qwen3.6", "gemma4"):
+        environment = FORCED | ONE_CONFIGURATION
+        ours: dict[str, Any] = {"attention_backend": OURS}
+        yield generating(f"{model}-attention", model, environment, arguments=ours, kinds=EAGER)
+        for way, size in (("tp2", "tensor_parallel_size"), ("pp2", "pipeline_parallel_size")):
+            more = {**ours, size: 2, "disable_custom_all_reduce": True}
+            yield generating(
+                f"{model}-attention-{way}-shared",
+                model,
+                environment | ONE_GPU,
+                reference=f"{model}-attention",
+                arguments=more,
+                kinds=EAGER,
+            )
+
+
 def streams() -> Iterator[Step]:
     """Servers, measured one after the other on each GPU: our attention beside upstream's, our matmuls beside theirs."""
     common = ["--dtype", "float16", "--max-num-seqs", "32", "--seed", "0", "--gpu-memory-utilization", "0.08"]
@@ -274,6 +293,7 @@ STEPS_OF: dict[str, Callable[[], Iterator[Step]]] = {
     "cut": cut,
     "attention": attention,
     "gpus": several_gpus,
+    "ranks": ranks,
     "streams": streams,
     "triton": triton,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-MODULES = ("triton_capture", "first_configuration")
+MODULES = ("triton_capture", "first_configuration", "one_gpu")
 PLUGINS = {
     "vllm_volta": ["volta = vllm_volta.plugin:register"],
     "h200_run": [f"{module} = {module}:install" for module in MODULES],
