@@ -6,9 +6,9 @@ run (suitability). A check is one function in checks/, found by its decorator.
 
 from onecat.doctor.changes import Change, changes, remembered
 from onecat.doctor.context import Context, Settings
-from onecat.doctor.examination import examine, select, suitability
+from onecat.doctor.examination import examine, finding_of, select, suitability, verdicts
 from onecat.doctor.findings import STATUSES, Finding, HostReport, Report, Status, Suitability, reaches, summary
-from onecat.doctor.registry import Check, all_checks, find_check
+from onecat.doctor.registry import Check, Rule, Verdict, all_checks, check, checks_in, find_check
 
 __all__ = [
     "STATUSES",
@@ -18,16 +18,22 @@ __all__ = [
     "Finding",
     "HostReport",
     "Report",
+    "Rule",
     "Settings",
     "Status",
     "Suitability",
+    "Verdict",
     "all_checks",
     "changes",
+    "check",
+    "checks_in",
     "examine",
     "find_check",
+    "finding_of",
     "reaches",
     "remembered",
     "select",
     "suitability",
     "summary",
+    "verdicts",
 ]

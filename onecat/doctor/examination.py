@@ -12,7 +12,7 @@ from onecat.doctor.consequences import told_once
 from onecat.doctor.context import Context, Settings
 from onecat.doctor.findings import Finding, Suitability
 from onecat.doctor.hardware import is_virtual_machine
-from onecat.doctor.registry import Check, Requirement, Verdict, all_checks
+from onecat.doctor.registry import Check, Needed, Rule, Seen, Verdict, all_checks
 from onecat.errors import OnecatError
 from onecat.facts import Facts
 
@@ -48,23 +48,28 @@ def examine(
     """
     context = Context(facts, profile, settings or Settings())
     chosen = select(all_checks() if checks is None else checks, only, skip)
-    return told_once(_finding(check, verdict, context) for check in chosen for verdict in _verdicts(check, context))
+    return told_once(_finding(check, verdict, context) for check in chosen for verdict in verdicts(check, context))
 
 
-def select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) -> tuple[Check, ...]:
-    """The checks that `only` names (all when empty) less those that `skip` names."""
+def select(
+    checks: Sequence[Rule[Seen]], only: Sequence[str], skip: Sequence[str], example: str = "gpu.count or 'pcie.*'"
+) -> tuple[Rule[Seen], ...]:
+    """The checks that `only` names (all when empty) less those that `skip` names.
+
+    Raises OnecatError (exit code 2) when a word fits no check; example: words that fit, to be told then.
+    """
     for pattern in (*only, *skip):
         if not any(fnmatch.fnmatchcase(check.id, pattern) for check in checks):
             raise OnecatError(
                 f"no check fits {pattern!r}",
-                expected="ids or patterns such as gpu.count or 'pcie.*'",
+                expected=f"ids or patterns such as {example}",
                 next_steps=["list all checks: onecat explain"],
             )
 
     if not only and not skip:
         return tuple(checks)
 
-    def named(check: Check, patterns: Iterable[str]) -> bool:
+    def named(check: Rule[Seen], patterns: Iterable[str]) -> bool:
         return any(fnmatch.fnmatchcase(check.id, pattern) for pattern in patterns)
 
     return tuple(check for check in checks if (not only or named(check, only)) and not named(check, skip))
@@ -80,13 +85,13 @@ def suitability(facts: Facts, profiles: Iterable[Profile], settings: Settings | 
         unknown: dict[str, tuple[str, ...]] = {}
         for runtime in profile.launch.runtimes:
             context = Context(facts, profile, replace(base, runtime=runtime))
-            verdicts = [(check, verdict) for check in checks for verdict in _verdicts(check, context)]
+            made = [(check, verdict) for check in checks for verdict in verdicts(check, context)]
             faults = told_once(
-                _finding(check, verdict, context) for check, verdict in verdicts if verdict.status in ("fail", "warn")
+                _finding(check, verdict, context) for check, verdict in made if verdict.status in ("fail", "warn")
             )
             failures[runtime] = tuple(finding for finding in faults if finding.status == "fail")
-            made = {check.id for check, verdict in verdicts if verdict.status != "skip"}
-            unknown[runtime] = () if failures[runtime] else _undecided(made, profile, runtime)
+            known = {check.id for check, verdict in made if verdict.status != "skip"}
+            unknown[runtime] = () if failures[runtime] else _undecided(known, profile, runtime)
         runtimes = tuple(runtime for runtime in failures if not failures[runtime] and not unknown[runtime])
         open_questions = () if runtimes else tuple(dict.fromkeys(each for ids in unknown.values() for each in ids))
         is_refused = not runtimes and not open_questions
@@ -107,22 +112,23 @@ def _undecided(made: Collection[str], profile: Profile, runtime: str) -> tuple[s
     return tuple(check for check in needed if check not in made)
 
 
-def _verdicts(check: Check, context: Context) -> list[Verdict]:
-    if (reason := _first_reason(check.requires, context)) is not None:
+def verdicts(check: Rule[Seen], seen: Seen) -> list[Verdict]:
+    """What a check says; a skip with the reason where it cannot be made or has a fault of its own."""
+    if (reason := _first_reason(check.requires, seen)) is not None:
         return [Verdict("skip", f"Not checked: {reason}")]
     try:
-        verdicts = list(check.body(context))
+        said = list(check.body(seen))
     except Exception as error:  # noqa: BLE001 - a broken check says nothing about the host and must not hide the others
         evidence = (f"{type(error).__name__}: {error}",)
         return [Verdict("skip", "Not checked: onecat has a fault in this check", evidence=evidence)]
-    if (reason := _first_reason(check.to_pass, context)) is not None:
+    if (reason := _first_reason(check.to_pass, seen)) is not None:
         unproven = f"Nothing seen, but not all could be: {reason}"
-        return [Verdict("skip", unproven, each.subject) if each.status == "pass" else each for each in verdicts]
-    return verdicts
+        return [Verdict("skip", unproven, each.subject) if each.status == "pass" else each for each in said]
+    return said
 
 
-def _first_reason(requirements: Iterable[Requirement], context: Context) -> str | None:
-    return next((reason for each in requirements if (reason := each(context)) is not None), None)
+def _first_reason(requirements: Iterable[Needed[Seen]], seen: Seen) -> str | None:
+    return next((reason for each in requirements if (reason := each(seen)) is not None), None)
 
 
 _OF_THE_HOST = ("apparmor.", "clock.", "docker.", "driver.", "gpu.", "nvlink.", "pcie.", "selinux.")
@@ -144,6 +150,11 @@ def _fix(check: Check, verdict: Verdict, context: Context) -> tuple[str, ...]:
 
 
 def _finding(check: Check, verdict: Verdict, context: Context) -> Finding:
+    return finding_of(check, replace(verdict, fix=_fix(check, verdict, context)))
+
+
+def finding_of(check: Rule[Seen], verdict: Verdict) -> Finding:
+    """A verdict with what its check says for all of them, where it says nothing else."""
     return Finding(
         check=check.id,
         status=verdict.status,
@@ -151,6 +162,6 @@ def _finding(check: Check, verdict: Verdict, context: Context) -> Finding:
         subject=verdict.subject,
         evidence=verdict.evidence,
         why=verdict.why or check.why,
-        fix=_fix(check, verdict, context),
+        fix=verdict.fix,
         source=verdict.source or check.source,
     )

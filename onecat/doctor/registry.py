@@ -1,4 +1,8 @@
-"""Checks and how they are found: every module in checks/ is loaded, every function with the decorator counts."""
+"""Checks and how they are found: every module of a package is loaded, every function with the decorator counts.
+
+Doctor's checks see a `Context`, what is known of a host; those of other lists (`onecat.live.preflight`) see other things.
+A `Rule` is a check of any list.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,15 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Generic, TypeVar
 
 from onecat.doctor.context import Context
 from onecat.doctor.findings import Status
 from onecat.errors import OnecatError
+
+Seen = TypeVar("Seen")
+"""What the checks of a list look at."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +36,15 @@ class Verdict:
     source: tuple[str, ...] = ()
 
 
-Requirement = Callable[[Context], str | None]
-"""Tells why a check cannot be made on this host, or None when it can."""
+Needed = Callable[[Seen], str | None]
+"""Tells why a check cannot be made here, or None when it can."""
 
-Body = Callable[[Context], Iterator[Verdict]]
+Looking = Callable[[Seen], Iterator[Verdict]]
 
 
 @dataclass(frozen=True)
-class Check:
-    """One rule.
+class Rule(Generic[Seen]):
+    """One check of some list.
 
     id: `area.name`, stable. title: what is right when it passes. looks_at: what it reads. why: why it matters.
     fix: how to put it right in general. requires: when one of them gives a reason, the check is skipped with it.
@@ -48,11 +57,13 @@ class Check:
     why: str
     fix: tuple[str, ...]
     source: tuple[str, ...]
-    requires: tuple[Requirement, ...]
-    to_pass: tuple[Requirement, ...]
-    body: Body
+    requires: tuple[Needed[Seen], ...]
+    to_pass: tuple[Needed[Seen], ...]
+    body: Looking[Seen]
 
 
+Check = Rule[Context]
+Requirement = Needed[Context]
 _MARK = "onecat_check"
 
 
@@ -63,14 +74,14 @@ def check(
     why: str,
     fix: tuple[str, ...],
     source: tuple[str, ...],
-    requires: tuple[Requirement, ...] = (),
-    to_pass: tuple[Requirement, ...] = (),
-) -> Callable[[Body], Body]:
-    """Make a function a check; its docstring says what it looks at. See Check for the parameters."""
+    requires: tuple[Needed[Seen], ...] = (),
+    to_pass: tuple[Needed[Seen], ...] = (),
+) -> Callable[[Looking[Seen]], Looking[Seen]]:
+    """Make a function a check; its docstring says what it looks at. See Rule for the parameters."""
 
-    def mark(body: Body) -> Body:
+    def mark(body: Looking[Seen]) -> Looking[Seen]:
         looks_at = " ".join((inspect.getdoc(body) or "").split())
-        setattr(body, _MARK, Check(id, title, looks_at, why, fix, source, requires, to_pass, body))
+        setattr(body, _MARK, Rule(id, title, looks_at, why, fix, source, requires, to_pass, body))
         return body
 
     return mark
@@ -78,14 +89,19 @@ def check(
 
 @functools.cache
 def all_checks() -> tuple[Check, ...]:
-    """Every check, sorted by id. Raises ValueError when an id stands twice."""
+    """Every check of doctor, sorted by id. Raises ValueError when an id stands twice."""
     import onecat.doctor.checks as package
 
-    checks: dict[str, Check] = {}
+    return checks_in(package)
+
+
+def checks_in(package: ModuleType) -> tuple[Rule[Any], ...]:
+    """Every check of the modules of a package, sorted by id. Raises ValueError when an id stands twice."""
+    checks: dict[str, Rule[Any]] = {}
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         for value in vars(importlib.import_module(module.name)).values():
             found = getattr(value, _MARK, None)
-            if isinstance(found, Check) and found.body.__module__ == module.name:
+            if isinstance(found, Rule) and found.body.__module__ == module.name:
                 if found.id in checks:
                     raise ValueError(f"two checks have the id {found.id}")
                 checks[found.id] = found

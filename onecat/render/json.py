@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from onecat.doctor import Check, Finding, HostReport, Report, Suitability, summary
+from onecat.doctor import Finding, HostReport, Report, Rule, Suitability, summary
 
 if TYPE_CHECKING:
     from onecat.knowledge.claims import Claim
@@ -59,9 +59,9 @@ def _suitability(result: Suitability) -> dict[str, Any]:
     }
 
 
-def explain_document(checks: Sequence[Check], claims: Sequence[Claim] = ()) -> dict[str, Any]:
+def explain_document(checks: Sequence[Rule[Any]], claims: Sequence[Claim] = ()) -> dict[str, Any]:
     """The pages of checks, and claims of how-to articles, in the form onecat.explain/1."""
-    fields = [field.name for field in dataclasses.fields(Check) if field.name not in ("requires", "to_pass", "body")]
+    fields = [field.name for field in dataclasses.fields(Rule) if field.name not in ("requires", "to_pass", "body")]
     return {
         "schema": EXPLAIN,
         "checks": [_lists({name: getattr(check, name) for name in fields}) for check in checks],

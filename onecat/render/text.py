@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from onecat.doctor import STATUSES, Check, Finding, HostReport, Report, Status, Suitability, summary
+from onecat.doctor import STATUSES, Finding, HostReport, Report, Rule, Status, Suitability, summary
 from onecat.render import columns, commands
 from onecat.render.fleet import matrix, matrix_lines, totals_line
 from onecat.render.grouping import grouped
@@ -154,7 +154,7 @@ def _alike(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         yield text, ", ".join(profiles)
 
 
-def explain_lines(check: Check, claims: Sequence[Claim] = (), width: int = 80) -> Iterator[Line]:
+def explain_lines(check: Rule[Any], claims: Sequence[Claim] = (), width: int = 80) -> Iterator[Line]:
     """The page behind a check, with what is said about it elsewhere."""
     yield Line(check.id, "bold", len(check.id))
     yield from _wrapped(check.title, width, "  ", "  ")
@@ -195,7 +195,7 @@ def _claim(claim: Claim, width: int) -> Iterator[Line]:
     yield from _wrapped(claim.truth, width, f"    {word}: ", " " * 4)
 
 
-def index_lines(checks: Iterable[Check], width: int = 80) -> Iterator[Line]:
+def index_lines(checks: Iterable[Rule[Any]], width: int = 80) -> Iterator[Line]:
     """All checks with what is right when they pass."""
     for check in checks:
         yield from _wrapped(check.title, width, f"{check.id:<27} ", " " * 28, "bold", len(check.id))
