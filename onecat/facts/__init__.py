@@ -7,7 +7,7 @@ fact into `skip`, never into `pass`. Sizes are bytes unless a name says otherwis
 
 from onecat.facts.ascend import Ascend, Npu
 from onecat.facts.containers import CdiSpecification, ContainerToolkit, Docker, DockerContainer, DockerImage
-from onecat.facts.document import SCHEMA, Facts, Note, from_json, to_json
+from onecat.facts.document import SCHEMA, Facts, Note, from_json, record_from_json, to_json
 from onecat.facts.engine import EngineEnvironment, ServerLog
 from onecat.facts.machine import (
     AppArmor,
@@ -64,5 +64,6 @@ __all__ = [
     "SystemdUnit",
     "Tools",
     "from_json",
+    "record_from_json",
     "to_json",
 ]

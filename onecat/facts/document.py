@@ -109,6 +109,18 @@ def from_json(document: Mapping[str, Any]) -> Facts:
 _Record = TypeVar("_Record")
 
 
+def record_from_json(record: type[_Record], document: Any, where: str) -> _Record:
+    """A frozen record of any kind from the JSON object that dataclasses.asdict gave; unknown keys are ignored.
+
+    Parameters:
+        record: its class; its fields are numbers, texts, literals, tuples and further records.
+        where: what to call the document in errors.
+
+    Raises ValueError with the path of the offending value when the document is not of this form.
+    """
+    return _read(record, document, where)
+
+
 @cache
 def _field_types(record: type[Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(record)
