@@ -129,7 +129,8 @@ class Experiment:
     """One result file, read back.
 
     finished_at: None: it was cut off, and can be resumed. resumed_at: when that was done. settings: what the command
-    was asked, for resuming. samples: readings of the server's metrics and processes on the way, each with `time`. verdict: of the kind's own.
+    was asked, for resuming. samples: readings of the server's metrics and processes on the way, each with `time`.
+    verdict: of the kind's own.
     """
 
     id: str
