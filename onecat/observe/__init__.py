@@ -1,7 +1,7 @@
 """Observe: what a server's log says about its state.
 
 In: log lines. Out: `Diagnosis` records, each a cause with its evidence, what to do about it, and the source of the
-rule. The rules are rows of knowledge/signatures.yaml.
+rule. The rules are rows of knowledge/signatures/*.yaml.
 """
 
 from onecat.observe.diagnosis import diagnose

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from onecat.knowledge.tables import table
 from onecat.observe.diagnosis import plain
+from onecat.observe.patterns import Match, Pattern, compile_pattern
 from onecat.observe.prefilter import candidates
 from onecat.observe.records import Evidence
 
@@ -79,20 +79,22 @@ class EngineChoices:
 @dataclass(frozen=True)
 class _Form:
     choice: str
-    pattern: re.Pattern[str]
+    pattern: Pattern
     value: str | None = None
     slow: SlowPath | None = None
+    excluded: Pattern | None = None
 
 
 @functools.cache
 def _forms() -> tuple[_Form, ...]:
     document = table("engine_choices.yaml")
-    chosen = [_Form(row["choice"], re.compile(row["pattern"]), row.get("value")) for row in document["choices"]]
+    chosen = [_Form(row["choice"], compile_pattern(row["pattern"]), row.get("value")) for row in document["choices"]]
     slow = [
         _Form(
             "slow",
-            re.compile(row["pattern"]),
+            compile_pattern(row["pattern"]),
             slow=SlowPath(row["what"], row["why"], tuple(row["fix"]), tuple(row["source"])),
+            excluded=compile_pattern(row["excluded"]) if "excluded" in row else None,
         )
         for row in document["slow"]
     ]
@@ -116,7 +118,11 @@ def read_choices(lines: Iterable[str]) -> EngineChoices:
     seen: dict[str, list[tuple[Any, Evidence]]] = {}
     patterns = [(name, form.pattern) for name, form in forms.items()]
     for number, line, names in candidates(lines, patterns, plain, set()):
-        hits = [(forms[name], match) for name in sorted(names, key=int) if (match := forms[name].pattern.search(line))]
+        hits = [
+            (form, match)
+            for form in (forms[name] for name in sorted(names, key=int))
+            if (match := form.pattern.search(line)) and not (form.excluded and form.excluded.search(line))
+        ]
         if any(form.choice == "version" for form, _ in hits) and "kv_tokens" in seen:
             seen.clear()
         for form, match in hits:
@@ -127,7 +133,7 @@ def read_choices(lines: Iterable[str]) -> EngineChoices:
     )
 
 
-def _value(form: _Form, match: re.Match[str]) -> Any:
+def _value(form: _Form, match: Match) -> Any:
     groups = match.groupdict()
     if form.slow is not None:
         what = form.slow.what.replace("{value}", groups.get("value") or "")
@@ -140,7 +146,7 @@ def _value(form: _Form, match: re.Match[str]) -> Any:
     return float(text) if form.choice in ("max_concurrency", "weights_gib") else text
 
 
-def _evidence(number: int, line: str, match: re.Match[str]) -> Evidence:
+def _evidence(number: int, line: str, match: Match) -> Evidence:
     """The line; of a long one the part with the match's end, where the value stands."""
     if len(line) <= _LONGEST_EVIDENCE:
         return Evidence(number, line.strip())

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from onecat.observe.patterns import Match, Pattern
 from onecat.observe.prefilter import candidates
 from onecat.observe.records import Diagnosis, Evidence, Passage, Signature, SignatureTable
 from onecat.observe.signatures import load_signatures
@@ -49,7 +50,7 @@ def diagnose(lines: Iterable[str], table: SignatureTable | None = None) -> tuple
     """
     table = load_signatures() if table is None else table
     signatures = {signature.id: signature for signature in table.signatures}
-    found: dict[str, list[tuple[Evidence, re.Match[str]]]] = {}
+    found: dict[str, list[tuple[Evidence, Match]]] = {}
     preceded: dict[str, int] = {}
     finished: set[str] = set()
     passage: Passage | None = None
@@ -81,7 +82,7 @@ def diagnose(lines: Iterable[str], table: SignatureTable | None = None) -> tuple
     return tuple(_diagnosis(signature, found[signature.id]) for signature in told)
 
 
-def _patterns(table: SignatureTable) -> Iterator[tuple[str, re.Pattern[str]]]:
+def _patterns(table: SignatureTable) -> Iterator[tuple[str, Pattern]]:
     for passage in table.passages:
         yield _PASSAGES, passage.begins
         yield _PASSAGES, passage.ends
@@ -90,7 +91,7 @@ def _patterns(table: SignatureTable) -> Iterator[tuple[str, re.Pattern[str]]]:
             yield signature.id, pattern
 
 
-def _hit(signature: Signature, line: str) -> re.Match[str] | None:
+def _hit(signature: Signature, line: str) -> Match | None:
     for pattern in signature.patterns:
         match = pattern.search(line)
         if match is not None:
@@ -104,7 +105,7 @@ def _explained(signature: Signature, present: Iterable[Signature]) -> bool:
     return any(other.id in signature.unless for other in present)
 
 
-def _diagnosis(signature: Signature, hits: list[tuple[Evidence, re.Match[str]]]) -> Diagnosis:
+def _diagnosis(signature: Signature, hits: list[tuple[Evidence, Match]]) -> Diagnosis:
     values: dict[str, str] = {}
     for _, match in reversed(hits):
         values.update({name.rstrip("0123456789"): value for name, value in match.groupdict().items() if value})
@@ -115,6 +116,8 @@ def _diagnosis(signature: Signature, hits: list[tuple[Evidence, re.Match[str]]])
         fix=tuple(_fill(step, values) for step in signature.fix),
         evidence=tuple(evidence for evidence, _ in hits),
         source=signature.source,
+        severity=signature.severity,
+        rule_out=tuple(_fill(each, values) for each in signature.rule_out),
     )
 
 

@@ -14,6 +14,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from onecat.observe.patterns import Pattern
+
 _LINES_PER_BLOCK = 2000
 _SHORTEST_WORD = 3
 _ESCAPED = '"\\'
@@ -21,14 +23,15 @@ _ESCAPED = '"\\'
 _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 
 
-def required_words(pattern: re.Pattern[str]) -> frozenset[str] | None:
+def required_words(pattern: Pattern) -> frozenset[str] | None:
     """Words of which at least one is in every text that a pattern matches; None when there are no such words.
 
     Ignores words of less than three characters, which would let too much through.
     """
-    if pattern.flags & re.IGNORECASE:
+    parsed = _parser.parse(pattern.pattern)
+    if parsed.state.flags & re.IGNORECASE:
         return None
-    return _words(_parser.parse(pattern.pattern))
+    return _words(parsed)
 
 
 def _words(parsed: Iterable[tuple[Any, Any]]) -> frozenset[str] | None:
@@ -61,7 +64,7 @@ def _words(parsed: Iterable[tuple[Any, Any]]) -> frozenset[str] | None:
 
 def candidates(
     lines: Iterable[str],
-    patterns: Iterable[tuple[str, re.Pattern[str]]],
+    patterns: Iterable[tuple[str, Pattern]],
     clean: Callable[[str], str],
     finished: set[str],
 ) -> Iterator[tuple[int, str, set[str]]]:

@@ -157,7 +157,9 @@ def test_every_signature_has_an_https_source_and_a_fix() -> None:
 def test_the_json_document_has_the_agreed_fields() -> None:
     document = json.loads(json.dumps(to_json(diagnose(["Illegal instruction (core dumped)"]))))
     assert document["schema"] == "onecat.diagnose/1"
-    assert set(document["diagnoses"][0]) == {"signature", "confidence", "cause", "fix", "evidence", "source"}
+    assert set(document["diagnoses"][0]) == {
+        *("signature", "confidence", "cause", "fix", "evidence", "source", "severity", "rule_out"),
+    }
     assert document["diagnoses"][0]["evidence"] == [{"line": 1, "text": "Illegal instruction (core dumped)"}]
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from onecat.observe import Signature, diagnose, load_signatures
 from onecat.observe.diagnosis import plain
+from onecat.observe.patterns import Pattern, compile_pattern
 from onecat.observe.prefilter import candidates, required_words
 
 EXAMPLES: dict[str, Any] = yaml.safe_load(
@@ -54,14 +55,16 @@ def test_no_cause_shows_an_empty_place(signature: Signature) -> None:
 
 
 @pytest.mark.parametrize(("name", "pattern"), PATTERNS)
-def test_every_pattern_has_words_to_look_for(name: str, pattern: re.Pattern[str]) -> None:
+def test_every_pattern_has_words_to_look_for(name: str, pattern: Pattern) -> None:
     """Else it would be tried on every line of a log."""
     assert required_words(pattern)
 
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
-@given(st.sampled_from(PATTERNS).flatmap(lambda each: st.tuples(st.just(each), st.from_regex(each[1]))))
-def test_whatever_a_pattern_matches_holds_one_of_its_words(drawn: tuple[tuple[str, re.Pattern[str]], str]) -> None:
+@given(
+    st.sampled_from(PATTERNS).flatmap(lambda each: st.tuples(st.just(each), st.from_regex(re.compile(each[1].pattern))))
+)
+def test_whatever_a_pattern_matches_holds_one_of_its_words(drawn: tuple[tuple[str, Pattern], str]) -> None:
     (_, pattern), text = drawn
     assert any(word in text for word in required_words(pattern) or ())
 
@@ -69,7 +72,7 @@ def test_whatever_a_pattern_matches_holds_one_of_its_words(drawn: tuple[tuple[st
 def test_a_signature_that_was_seen_often_enough_is_not_looked_for_any_more() -> None:
     finished = {"a"}
     lines = ["first word", "second word", "other"]
-    found = candidates(lines, [("a", re.compile("word")), ("b", re.compile("other"))], plain, finished)
+    found = candidates(lines, [("a", compile_pattern("word")), ("b", compile_pattern("other"))], plain, finished)
     assert [(number, names) for number, _, names in found] == [(3, {"b"})]
 
 
