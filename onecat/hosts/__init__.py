@@ -7,6 +7,7 @@ Standard library only: SSH is loaded when the first host needs it.
 
 from onecat.hosts.asking import Desk
 from onecat.hosts.bridge import socket_bridge
+from onecat.hosts.conversation import Conversation
 from onecat.hosts.fan_out import FanOut, Outcome, Task
 from onecat.hosts.local import LocalTransport
 from onecat.hosts.machine import FileStatus, LocalMachine, LockHeldError, Machine
@@ -22,6 +23,7 @@ __all__ = [
     "LOCAL",
     "Completed",
     "ConnectionLostError",
+    "Conversation",
     "Desk",
     "FanOut",
     "FileStatus",

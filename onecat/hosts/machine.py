@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from onecat.files import write_atomically
+from onecat.hosts.conversation import Conversation, LocalConversation
 from onecat.hosts.local import LocalTransport
 from onecat.hosts.transport import Completed
 
@@ -80,6 +81,9 @@ class Machine(Protocol):
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = RUN_SECONDS) -> Completed:
         """Run a program to its end; see `Transport.run`."""
+
+    def start(self, argv: Sequence[str]) -> Conversation:
+        """Start a program and talk with it as it runs. Raises OnecatError (exit code 3) when it cannot be started."""
 
     def read(self, path: str) -> bytes | None:
         """The content of a file; None when there is none."""
@@ -173,6 +177,9 @@ class LocalMachine:
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = RUN_SECONDS) -> Completed:
         return self._transport.run(argv, stdin=stdin, timeout=timeout)
+
+    def start(self, argv: Sequence[str]) -> Conversation:
+        return LocalConversation(argv, self.name)
 
     def read(self, path: str) -> bytes | None:
         try:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.hosts.bridge import Bridge, channel_bridge
+from onecat.hosts.conversation import ChannelConversation, Conversation
 from onecat.hosts.docker_dial import ASK_SECONDS, PING, check_answer, dial_argv, endpoint_argv
 from onecat.hosts.machine import RUN_SECONDS, FileStatus, Machine
 from onecat.hosts.remote_lock import RemoteLock, lock_argv
@@ -127,6 +128,9 @@ class SshMachine:
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = RUN_SECONDS) -> Completed:
         return self._transport.run(argv, stdin=stdin, timeout=timeout)
+
+    def start(self, argv: Sequence[str]) -> Conversation:
+        return ChannelConversation(self._open(argv), argv[0], self.name)
 
     def read(self, path: str) -> bytes | None:
         return self._files.read(path)
