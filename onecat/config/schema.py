@@ -371,6 +371,25 @@ class Canary(Record):
     max_p99_ratio: float = Field(1.5, gt=0, description="Its P99 latency divided by that of the stable release")
 
 
+class Preflight(Record):
+    """What `onecat preflight` asks of a deployment that runs; the defaults are those of the field reports."""
+
+    concurrent: int = Field(64, ge=1, le=4096, description="Requests at the same time under which it is measured")
+    requests: int = Field(
+        384, ge=1, le=100_000, description="Requests in all of that load; fewer than 368 leave a P99 undecided"
+    )
+    input_tokens: int = Field(128, ge=1, description="Random tokens of each request of that load")
+    output_tokens: int = Field(16, ge=1, description="Tokens of each answer to it")
+    p99_seconds: float = Field(1.5, gt=0, description="Longest P99 of the time to the last token under that load")
+    repeats: int = Field(10, ge=2, le=1000, description="Identical requests, one after the other")
+    spread_ms: float = Field(50, gt=0, description="Largest standard deviation of the times that those take")
+    answer_tokens: int = Field(256, ge=1, description="Tokens within which the single request must come to its end")
+    health_ms: float = Field(100, gt=0, description="Longest P95 of the time in which nginx answers /health")
+    least_utilization: int = Field(50, ge=0, le=100, description="Least use of each GPU under the load, in percent")
+    disk_gib: float = Field(5, ge=0, description="Least free disk space for onecat's data and Docker's, in GiB")
+    certificate_days: int = Field(14, ge=0, description="Days that nginx's certificate must still be valid")
+
+
 class ContainerLimits(Record):
     """What the server's container may use of the host."""
 
@@ -424,3 +443,4 @@ class Deployment(Document):
     restart: Restart = Restart()
     rollout: Rollout = Rollout()
     canary: Canary = Canary()
+    preflight: Preflight = Field(Preflight(), description="Limits of onecat preflight; they change no release")

@@ -69,6 +69,12 @@ model:
 #   promote_after_seconds: 3600
 #   max_error_rate: 0.01
 #   max_p99_ratio: 1.5
+
+# What `onecat preflight` asks of the deployment before it gets traffic.
+# preflight:
+#   concurrent: 64          # requests at the same time ...
+#   p99_seconds: 1.5        # ... 99 % of which must be answered by then
+#   spread_ms: 50           # of the times of ten identical requests
 """
 
 _ACCELERATORS = """\

@@ -189,7 +189,7 @@ def _site_changes(run: Run, current: Release) -> list[Difference]:
 
 
 def _settings_changes(run: Run, current: Release) -> list[Difference]:
-    """Changes of onecat.yaml that are not in the arguments, the environment or nginx's site."""
+    """Changes of onecat.yaml that make a release, and are not in the arguments, the environment or nginx's site."""
     path = f"{current.directory}/request.json"
     kept = read_json(run.machine, path)
     if kept is None:
@@ -197,7 +197,7 @@ def _settings_changes(run: Run, current: Release) -> list[Difference]:
     with understood(run.machine, path):
         before: dict[str, Any] = dict(kept["deployment"])
     after = run.deployment.model_dump(mode="json")
-    elsewhere = ("serve", "env", "proxy", "runtime")
+    elsewhere = ("serve", "env", "proxy", "runtime", "preflight")
     texts = [_table({name: value for name, value in each.items() if name not in elsewhere}) for each in (before, after)]
     return _text_change("settings", "settings of onecat.yaml", *texts)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onecat.checkpoints import inspect
+from onecat.checkpoints.integrity.manifests.reading import LARGEST
+from onecat.checkpoints.integrity.manifests.text import is_text_manifest
 from onecat.checkpoints.safetensors_header import MAXIMUM_HEADER_BYTES
 from onecat.checkpoints.sources import DOCUMENTS, INDEX
 from onecat.errors import OnecatError
@@ -31,6 +34,24 @@ def inspect_on(machine: Machine, directory: str) -> Checkpoint:
     """
     if machine.is_local:
         return inspect(Path(directory))
+    with mirror_of(machine, directory) as mirror:
+        seen = inspect(mirror)
+    problems = tuple(
+        replace(
+            each, where=each.where.replace(str(mirror), directory), text=each.text.replace(str(mirror), directory)
+        )
+        for each in seen.problems
+    )
+    return replace(seen, directory=directory, problems=problems)
+
+
+@contextlib.contextmanager
+def mirror_of(machine: Machine, directory: str) -> Iterator[Path]:
+    """A directory here, while the block runs, with the files of one on another machine: as long as there, but with
+    settings, lists of checksums and the headers of weight files alone in them.
+
+    Raises OnecatError when there is no such directory, or a file in it cannot be read.
+    """
     found = machine.status(directory)
     if found is None or found.kind not in ("directory", "link"):
         raise OnecatError(
@@ -48,12 +69,7 @@ def inspect_on(machine: Machine, directory: str) -> Checkpoint:
             with (mirror / name).open("wb") as file:
                 file.write(content)
                 file.truncate(entries[name].size)  # as long as there, with nothing in it
-        seen = inspect(mirror)
-    problems = tuple(
-        replace(each, where=each.where.replace(folder, directory), text=each.text.replace(folder, directory))
-        for each in seen.problems
-    )
-    return replace(seen, directory=directory, problems=problems)
+        yield mirror
 
 
 def _starts(machine: Machine, directory: str, entries: Mapping[str, FileStatus]) -> dict[str, bytes]:
@@ -61,8 +77,8 @@ def _starts(machine: Machine, directory: str, entries: Mapping[str, FileStatus])
     found = {name: b"" for name, entry in entries.items() if entry.kind == "file"}
     weights = [name for name in found if name.endswith(".safetensors")]
     found |= _headers(machine, directory, {name: entries[name].size for name in weights})
-    for name in _SETTINGS:
-        if name in found:
+    for name in found:
+        if name in _SETTINGS or (is_text_manifest(name) and entries[name].size <= LARGEST):
             found[name] = _read(machine, f"{directory}/{name}", 0, entries[name].size)
     return found
 

@@ -23,12 +23,16 @@ VLLM_MINUS_INFINITY = -9999.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What a completion came to. logprobs: None where the server gave none for a token."""
+    """What a completion came to.
+
+    logprobs: None where the server gave none for a token. finish_reason: why it ended, as stop or length.
+    """
 
     text: str
     tokens: tuple[str, ...]
     logprobs: tuple[float | None, ...]
     seconds: float = 0.0
+    finish_reason: str | None = None
 
 
 class SmokeFailure(Exception):
@@ -45,7 +49,12 @@ def chat_answer(document: Mapping[str, Any]) -> Answer:
     message = choice.get("message") or {}
     text = "".join(message.get(part) or "" for part in ("reasoning_content", "reasoning", "content"))
     content = (choice.get("logprobs") or {}).get("content") or ()
-    return Answer(text, tuple(item["token"] for item in content), tuple(item.get("logprob") for item in content))
+    return Answer(
+        text,
+        tuple(item["token"] for item in content),
+        tuple(item.get("logprob") for item in content),
+        finish_reason=choice.get("finish_reason"),
+    )
 
 
 def text_answer(document: Mapping[str, Any]) -> Answer:
@@ -53,7 +62,10 @@ def text_answer(document: Mapping[str, Any]) -> Answer:
     choice = document["choices"][0]
     logprobs = choice.get("logprobs") or {}
     return Answer(
-        choice.get("text") or "", tuple(logprobs.get("tokens") or ()), tuple(logprobs.get("token_logprobs") or ())
+        choice.get("text") or "",
+        tuple(logprobs.get("tokens") or ()),
+        tuple(logprobs.get("token_logprobs") or ()),
+        finish_reason=choice.get("finish_reason"),
     )
 
 

@@ -1,7 +1,7 @@
 """Checks and how they are found: every module of a package is loaded, every function with the decorator counts.
 
-Doctor's checks see a `Context`, what is known of a host; those of other lists (`onecat.live.preflight`) see other things.
-A `Rule` is a check of any list.
+Doctor's checks see a `Context`, what is known of a host; those of other lists (`onecat.live.preflight`) see other
+things. A `Rule` is a check of any list.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class Rule(Generic[Seen]):
     id: `area.name`, stable. title: what is right when it passes. looks_at: what it reads. why: why it matters.
     fix: how to put it right in general. requires: when one of them gives a reason, the check is skipped with it.
     to_pass: when one of them gives a reason, nothing wrong was seen but could have been: it is skipped, not passed.
+    group, place: where a page shows it, in lists that show all of their checks.
     """
 
     id: str
@@ -60,6 +61,8 @@ class Rule(Generic[Seen]):
     requires: tuple[Needed[Seen], ...]
     to_pass: tuple[Needed[Seen], ...]
     body: Looking[Seen]
+    group: str = ""
+    place: int = 0
 
 
 Check = Rule[Context]
@@ -76,12 +79,14 @@ def check(
     source: tuple[str, ...],
     requires: tuple[Needed[Seen], ...] = (),
     to_pass: tuple[Needed[Seen], ...] = (),
+    group: str = "",
+    place: int = 0,
 ) -> Callable[[Looking[Seen]], Looking[Seen]]:
     """Make a function a check; its docstring says what it looks at. See Rule for the parameters."""
 
     def mark(body: Looking[Seen]) -> Looking[Seen]:
         looks_at = " ".join((inspect.getdoc(body) or "").split())
-        setattr(body, _MARK, Rule(id, title, looks_at, why, fix, source, requires, to_pass, body))
+        setattr(body, _MARK, Rule(id, title, looks_at, why, fix, source, requires, to_pass, body, group, place))
         return body
 
     return mark

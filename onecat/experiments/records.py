@@ -10,13 +10,33 @@ RESULT_SCHEMA = "onecat.bench/1"
 Kind = Literal["run", "burst", "ab", "sweep", "soak"]
 
 
+class ApiKey:
+    """A key that is shown to a server and to nobody else.
+
+    No dataclass: what turns a record that holds it into a document shall not find it.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The key."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "<an API key>"
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """A server that answers OpenAI's API.
 
     label: what it is called in reports. base_url: without /v1, as the machine that sends the load reaches it.
-    model: the served name. tokenizer: a directory on the machine that sends the load, or None. key_file: a file there
-    with the API key, or None. server_name: the Host header, where nginx chooses by it.
+    model: the served name. tokenizer: a directory on the machine that sends the load, or None. key_file: a file of this
+    machine with the API key, or None; key: the key itself, where it is known otherwise. server_name: the Host header,
+    where nginx chooses by it.
     """
 
     label: str
@@ -25,6 +45,7 @@ class Endpoint:
     tokenizer: str | None = None
     key_file: str | None = None
     server_name: str | None = None
+    key: ApiKey | None = None
 
 
 @dataclass(frozen=True)
@@ -34,7 +55,8 @@ class Workload:
     source: `random` tokens, a `file` of prompts (JSON lines with `prompt`, or one prompt a line), or `sharegpt` (JSON).
     requests: how many. input_tokens, output_tokens: of random prompts (output_tokens is a limit for the others; None:
     what the file says). range_ratio: 0 for exactly these lengths, 0.5 for half of them to one and a half times.
-    digest: SHA-256 of the file.
+    digest: SHA-256 of the file. chat: sent as chats (/v1/chat/completions), else as texts to go on with
+    (/v1/completions).
     """
 
     source: Literal["random", "file", "sharegpt"] = "random"
@@ -46,6 +68,7 @@ class Workload:
     digest: str | None = None
     seed: int = 0
     ignore_eos: bool = True
+    chat: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 DOCTOR = "onecat.doctor/1"
 EXPLAIN = "onecat.explain/1"
+_NOT_TOLD = ("requires", "to_pass", "body", "group", "place")
+"""Fields of a check that say how it is made, not what it is."""
 
 
 def doctor_document(report: Report) -> dict[str, Any]:
@@ -61,7 +63,7 @@ def _suitability(result: Suitability) -> dict[str, Any]:
 
 def explain_document(checks: Sequence[Rule[Any]], claims: Sequence[Claim] = ()) -> dict[str, Any]:
     """The pages of checks, and claims of how-to articles, in the form onecat.explain/1."""
-    fields = [field.name for field in dataclasses.fields(Rule) if field.name not in ("requires", "to_pass", "body")]
+    fields = [field.name for field in dataclasses.fields(Rule) if field.name not in _NOT_TOLD]
     return {
         "schema": EXPLAIN,
         "checks": [_lists({name: getattr(check, name) for name in fields}) for check in checks],

@@ -223,20 +223,16 @@ def several_gpus() -> Iterator[Step]:
 
 def ranks() -> Iterator[Step]:
     """Tensor and pipeline parallel by two ranks that share one GPU, beside one rank; eager."""
-    for model in ("small-w4a16", "llama-w4a16", "qwen3.6", "gemma4"):
-        environment = FORCED | ONE_CONFIGURATION
-        ours: dict[str, Any] = {"attention_backend": OURS}
-        yield generating(f"{model}-attention", model, environment, arguments=ours, kinds=EAGER)
-        for way, size in (("tp2", "tensor_parallel_size"), ("pp2", "pipeline_parallel_size")):
-            more = {**ours, size: 2, "disable_custom_all_reduce": True}
-            yield generating(
-                f"{model}-attention-{way}-shared",
-                model,
-                environment | ONE_GPU,
-                reference=f"{model}-attention",
-                arguments=more,
-                kinds=EAGER,
-            )
+    environment = FORCED | ONE_CONFIGURATION
+    for backend, reference in ((OURS, "attention"), (TRITON, "volta")):
+        for model in ("small-w4a16", "llama-w4a16", "qwen3.6", "gemma4"):
+            base = f"{model}-{reference}"
+            common: dict[str, Any] = {"attention_backend": backend}
+            yield generating(base, model, environment, arguments=common, kinds=EAGER)
+            for way, size in (("tp2", "tensor_parallel_size"), ("pp2", "pipeline_parallel_size")):
+                more = {**common, size: 2, "disable_custom_all_reduce": True}
+                shared = environment | ONE_GPU
+                yield generating(f"{base}-{way}-shared", model, shared, reference=base, arguments=more, kinds=EAGER)
 
 
 def streams() -> Iterator[Step]:
