@@ -1,0 +1,248 @@
+"""A against B: the same requests to both, in blocks that alternate, and a verdict over pairs of neighbouring blocks.
+
+Blocks go A B, B A, A B, ...: what drifts evenly cancels out over two pairs. Both blocks of a pair send the same
+requests; each pair has requests of its own (the seed grows by one), so that no server answers a prompt from the cache
+of an earlier pair. See `onecat.observe.statistics.pairing` for the verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from onecat.experiments.records import Arrivals, Block, Endpoint, Objectives, Workload
+from onecat.experiments.speed import METRICS, Metric
+from onecat.experiments.summary import Summary, summarise
+from onecat.observe.statistics import (
+    DECIDE_AT,
+    LEAST_PAIRS,
+    Look,
+    PairedComparison,
+    Word,
+    compare_pairs,
+    log_ratio,
+    looks,
+)
+
+if TYPE_CHECKING:
+    from onecat.experiments.loads import LoadDriver
+    from onecat.experiments.results import ResultFile
+
+ARMS = ("A", "B")
+_WARM_UP_SEED = 1_000_003
+"""Added to the seed for warm-ups, so that they send other requests than any pair."""
+_UNEQUAL_FAILURES = 0.01
+_LEAST_FAILURES = 3
+
+# not-comparable: one of them fails requests that the other answers. undecided: too few pairs.
+Verdict = Literal["faster", "slower", "no-difference", "not-comparable", "undecided"]
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a comparison does.
+
+    pairs: at most so many, even, and at least `LEAST_PAIRS`. metric: decides. stops_early: whether the looks of
+    `onecat.observe.statistics.sequential` may end it before. warm_up: requests that are sent before a block that
+    follows a start, and before the first block of each arm; they are not counted.
+    """
+
+    workload: Workload
+    arrivals: Arrivals
+    metric: str
+    pairs: int
+    stops_early: bool = True
+    warm_up: int = 0
+
+    def workload_of(self, pair: int) -> Workload:
+        return replace(self.workload, seed=self.workload.seed + pair)
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        every = looks(self.pairs)
+        # Without early looks the whole error is left for the end.
+        return every if self.stops_early else (Look(self.pairs, DECIDE_AT),)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a comparison found. comparisons: by metric; the one called `metric` decides. percent: how much faster B is
+    (negative: slower), by the deciding metric; low, high: its interval at 95 %. problem: why A and B cannot be
+    compared, or what is to be known about the verdict; empty if nothing.
+    """
+
+    verdict: Verdict
+    metric: str
+    pairs: int
+    percent: float | None
+    low: float | None
+    high: float | None
+    comparisons: dict[str, PairedComparison]
+    summaries: dict[str, Summary]
+    problem: str = ""
+
+    @property
+    def comparison(self) -> PairedComparison:
+        return self.comparisons[self.metric]
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words."""
+        if self.verdict == "not-comparable":
+            return f"not comparable: {self.problem}"
+        if self.verdict == "undecided":
+            return f"no verdict: {self.pairs} pairs of blocks, and it needs {LEAST_PAIRS}"
+        if self.verdict == "no-difference":
+            return f"no difference shown (could be up to {self.comparison.most_percent:.1f} %)"
+        assert self.percent is not None and self.low is not None and self.high is not None
+        low, high = sorted((abs(self.low), abs(self.high)))
+        return f"B is {self.verdict} by {abs(self.percent):.1f} %, 95 % interval {low:.1f} to {high:.1f} %"
+
+    def document(self) -> dict[str, Any]:
+        """As plain data, for result files and JSON."""
+        return {
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+            "metric": self.metric,
+            "pairs": self.pairs,
+            "faster_percent": self.percent,
+            "faster_low_percent": self.low,
+            "faster_high_percent": self.high,
+            "problem": self.problem,
+            "comparisons": {name: asdict(each) for name, each in self.comparisons.items()},
+            "arms": {arm: each.document() for arm, each in self.summaries.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two blocks of the same requests. a_first: whether A's was measured first."""
+
+    a: Block
+    b: Block
+
+    @property
+    def a_first(self) -> bool:
+        return self.a.number < self.b.number
+
+
+def pairs_of(blocks: Sequence[Block]) -> list[Pair]:
+    """The whole pairs among blocks: those of one seed. Of one that was begun twice, the later half counts."""
+    found: dict[int, dict[str, Block]] = {}
+    for block in sorted((each for each in blocks if not each.warm_up), key=lambda each: each.number):
+        found.setdefault(block.workload.seed, {})[block.arm] = block
+    return [Pair(each["A"], each["B"]) for each in found.values() if set(ARMS) <= set(each)]
+
+
+def compare(blocks: Sequence[Block], metric: str, decide_at: float = DECIDE_AT) -> Outcome:
+    """The verdict over the pairs among blocks. Pure.
+
+    Parameters:
+        metric: that decides, a name of `onecat.experiments.speed.METRICS`. decide_at: the level of the interval that
+            decides.
+    """
+    pairs = pairs_of(blocks)
+    comparisons = {each.name: _compared(pairs, each, decide_at) for each in METRICS.values()}
+    summaries = {arm: summarise([each.a if arm == "A" else each.b for each in pairs], Objectives()) for arm in ARMS}
+    decides, better = comparisons[metric], 1 if METRICS[metric].higher_is_better else -1
+    problem = _unequal_failures(summaries)
+    words: dict[Word, Verdict] = {
+        "undecided": "undecided",
+        "no-difference": "no-difference",
+        "lower": "slower" if better > 0 else "faster",
+        "higher": "faster" if better > 0 else "slower",
+    }
+    bounds = [None if each is None else each * better for each in (decides.low, decides.high)]
+    low, high = bounds if better > 0 else bounds[::-1]
+    return Outcome(
+        verdict="not-comparable" if problem else words[decides.word],
+        metric=metric,
+        pairs=decides.pairs,
+        percent=None if decides.percent is None else decides.percent * better,
+        low=low,
+        high=high,
+        comparisons=comparisons,
+        summaries=summaries,
+        problem=problem,
+    )
+
+
+def _compared(pairs: Sequence[Pair], metric: Metric, decide_at: float) -> PairedComparison:
+    found = [(log_ratio(metric.values(each.a), metric.values(each.b)), each.a_first) for each in pairs]
+    known = [(ratio, first) for ratio, first in found if ratio is not None]
+    return compare_pairs([ratio for ratio, _ in known], [first for _, first in known], decide_at=decide_at)
+
+
+def _unequal_failures(summaries: dict[str, Summary]) -> str:
+    """Why the speed of what was answered says nothing: one fails requests that the other answers."""
+    a, b = (summaries[arm] for arm in ARMS)
+    if not a.requests or not b.requests or abs(a.failed - b.failed) < _LEAST_FAILURES:
+        return ""
+    if abs(a.failed / a.requests - b.failed / b.requests) <= _UNEQUAL_FAILURES:
+        return ""
+    return f"A failed {a.failed} of {a.requests} requests, B {b.failed} of {b.requests}"
+
+
+def run_ab(
+    driver: LoadDriver,
+    design: Design,
+    switch: Callable[[str], tuple[Endpoint, bool]],
+    file: ResultFile,
+    report: Report = lambda text: None,
+) -> Outcome:
+    """Send the blocks that are still to be sent, and judge; the verdict is the end of the result file.
+
+    Parameters:
+        switch: makes an arm the one that answers, and tells its endpoint and whether it was started anew for it.
+        file: where blocks go; what it holds already (of a comparison that was cut off) counts.
+        report: receives one line for each pair, for a person.
+
+    Raises what `driver` and `switch` raise; what was measured is in the file then, to be resumed.
+    """
+    blocks = list(file.experiment.blocks)
+    warm: set[str] = set()
+
+    def measure(arm: str, pair: int) -> None:
+        endpoint, is_new = switch(arm)
+        if design.warm_up and (is_new or arm not in warm):
+            seed = design.workload.seed + _WARM_UP_SEED + pair
+            few = replace(design.workload, requests=design.warm_up, seed=seed)
+            keep(driver.run(endpoint, few, design.arrivals, number=len(blocks), arm=arm, warm_up=True))
+            warm.add(arm)
+        keep(driver.run(endpoint, design.workload_of(pair), design.arrivals, number=len(blocks), arm=arm))
+
+    def keep(block: Block) -> None:
+        blocks.append(block)
+        file.add_block(block)
+
+    planned = {each.pairs: each for each in design.looks}
+    done = len(pairs_of(blocks))
+    outcome = _at_look(blocks, design, planned.get(done))
+    while outcome is None:
+        for arm in ARMS if done % 2 == 0 else ARMS[::-1]:
+            measure(arm, done)
+        done += 1
+        report(_told(blocks, design, done))
+        outcome = _at_look(blocks, design, planned.get(done))
+    file.finish(outcome.document())
+    return outcome
+
+
+def _at_look(blocks: Sequence[Block], design: Design, look: Look | None) -> Outcome | None:
+    """The outcome where the comparison ends at this look; None where it goes on."""
+    if look is None:
+        return None
+    outcome = compare(blocks, design.metric, look.decide_at)
+    return outcome if look.pairs == design.pairs or outcome.verdict in ("faster", "slower") else None
+
+
+def _told(blocks: Sequence[Block], design: Design, done: int) -> str:
+    pair = pairs_of(blocks)[-1]
+    metric = METRICS[design.metric]
+    ratio = log_ratio(metric.values(pair.a), metric.values(pair.b))
+    failed = sum(each.error is not None for block in (pair.a, pair.b) for each in block.requests)
+    told = "nothing that both answered" if ratio is None else f"{metric.title}: B by A {math.exp(ratio):.3f}"
+    return f"pair {done} of at most {design.pairs}: {told}" + (f"; {failed} requests failed" if failed else "")
