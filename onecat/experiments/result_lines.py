@@ -17,6 +17,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeVar, get_args
 
 from onecat.experiments.records import (
@@ -79,7 +80,7 @@ def header_from(document: Mapping[str, Any]) -> Experiment:
     return Experiment(
         id=_text(document["id"]),
         kind=document["kind"],
-        started_at=_text(document["started_at"]),
+        started_at=_moment(document["started_at"]),
         environment=_record(Environment, document["environment"]),
         blocks=(),
         objectives=_record(Objectives, document.get("objectives") or {}),
@@ -140,7 +141,7 @@ def block_from(document: Mapping[str, Any]) -> Block:
     return Block(
         number=_number(document["number"]),
         endpoint=_text(document["endpoint"]),
-        started_at=_text(document["started_at"]),
+        started_at=_moment(document["started_at"]),
         seconds=float(document["seconds"]),
         requests=requests,
         arrivals=_record(Arrivals, document["arrivals"]),
@@ -171,6 +172,11 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} where text belongs")
     return value
+
+
+def _moment(value: Any) -> str:
+    datetime.fromisoformat(_text(value).replace("Z", "+00:00"))
+    return str(value)
 
 
 def _number(value: Any) -> int:
