@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from onecat.cli import console
+from onecat.cli.forms import FailOnOption, Format, FormatOption, OnlyOption, SkipOption, Threshold
 from onecat.cli.hosts import (
     ConnectTimeoutOption,
     HostsFileOption,
@@ -33,19 +34,6 @@ if TYPE_CHECKING:
     from onecat.doctor import HostReport, Report
     from onecat.hosts import Target
     from onecat.probe import Observation
-
-
-class Format(str, Enum):
-    text = "text"
-    json = "json"
-    markdown = "markdown"
-    junit = "junit"
-
-
-class Threshold(str, Enum):
-    fail = "fail"
-    warn = "warn"
-    info = "info"
 
 
 class Runtime(str, Enum):
@@ -98,18 +86,10 @@ def doctor(
     parallel: ParallelOption = 16,
     timeout: TimeoutOption = 10.0,
     connect_timeout: ConnectTimeoutOption = 10.0,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--only", metavar="CHECK", help="Make only these checks, as gpu.* (repeat, or separate by commas)."
-        ),
-    ] = None,
-    skip: Annotated[
-        list[str] | None,
-        typer.Option("--skip", metavar="CHECK", help="Leave these checks out (repeat, or separate by commas)."),
-    ] = None,
-    fail_on: Annotated[Threshold, typer.Option("--fail-on", help="Exit code 1 from this status on.")] = Threshold.fail,
-    form: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.text,
+    only: OnlyOption = None,
+    skip: SkipOption = None,
+    fail_on: FailOnOption = Threshold.fail,
+    form: FormatOption = Format.text,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json (onecat.doctor/1).")] = False,
     script: Annotated[
         str | None,

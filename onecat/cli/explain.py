@@ -1,8 +1,8 @@
-"""`onecat explain`: the page behind a check, and what is said about it elsewhere."""
+"""`onecat explain`: the page behind a check of doctor or preflight, and what is said about it elsewhere."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,15 +10,15 @@ from onecat.cli import console
 from onecat.errors import OnecatError
 
 if TYPE_CHECKING:
-    from onecat.doctor import Check
+    from onecat.doctor import Rule
     from onecat.knowledge.claims import Claim
 
 
 def register(app: typer.Typer) -> None:
     app.command(
         "explain",
-        help="Say what a check of doctor looks at, why, how to fix what it finds, and whether what is said about it in "
-        "how-to articles is true.",
+        help="Say what a check of doctor or preflight looks at, why, how to fix what it finds, and whether what is "
+        "said about it in how-to articles is true.",
     )(explain)
 
 
@@ -51,22 +51,28 @@ def explain(
     print_lines(screen, claim_lines(said, width))
 
 
-def _everything(claims_only: bool) -> tuple[tuple[Check, ...], tuple[Claim, ...]]:
+def _all_checks() -> tuple[Rule[Any], ...]:
     from onecat.doctor import all_checks
+    from onecat.live.preflight import all_preflight_checks
+
+    return (*all_checks(), *all_preflight_checks())
+
+
+def _everything(claims_only: bool) -> tuple[tuple[Rule[Any], ...], tuple[Claim, ...]]:
     from onecat.knowledge.claims import all_claims
 
-    return ((), all_claims()) if claims_only else (all_checks(), ())
+    return ((), all_claims()) if claims_only else (_all_checks(), ())
 
 
-def _meant(word: str, claims_only: bool) -> tuple[tuple[Check, ...], tuple[Claim, ...]]:
+def _meant(word: str, claims_only: bool) -> tuple[tuple[Rule[Any], ...], tuple[Claim, ...]]:
     """The checks and claims that a word means: an id, an area, a topic. Raises OnecatError with the nearest words."""
-    from onecat.doctor import all_checks, find_check
     from onecat.knowledge.claims import claims_about, find_claims
 
     word = word.lower()
-    if any(each.id == word for each in all_checks()):
-        return (() if claims_only else (find_check(word),)), claims_about(word)
-    checks = tuple(each for each in all_checks() if each.id.partition(".")[0] == word)
+    named = tuple(each for each in _all_checks() if each.id == word)
+    if named:
+        return (() if claims_only else named), claims_about(word)
+    checks = tuple(each for each in _all_checks() if each.id.partition(".")[0] == word)
     claims = find_claims(word) if word.strip() else ()
     if not claims and claims_only:
         claims = tuple(dict.fromkeys(claim for each in checks for claim in claims_about(each.id)))
@@ -78,10 +84,9 @@ def _meant(word: str, claims_only: bool) -> tuple[tuple[Check, ...], tuple[Claim
 def _unknown(word: str) -> OnecatError:
     import difflib
 
-    from onecat.doctor import all_checks
     from onecat.knowledge.claims import all_claims
 
-    ids = [each.id for each in all_checks()]
+    ids = [each.id for each in _all_checks()]
     words = dict.fromkeys(
         [
             *ids,

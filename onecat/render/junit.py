@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
 
 from onecat.doctor import Finding, HostReport, Report, Status, reaches
 
@@ -16,9 +17,14 @@ def doctor_junit(report: Report, fail_on: Status = "fail") -> str:
 
     Findings at or above `fail_on` are failures, skipped checks are skipped, all else passes.
     """
-    suites = [_suite(host, fail_on) for host in report.hosts]
-    totals = {name: str(sum(int(suite.get(name, "0")) for suite in suites)) for name in _TOTALS}
-    root = ElementTree.Element("testsuites", {"name": "onecat doctor", **totals})
+    return hosts_junit(report.hosts, "onecat doctor", fail_on)
+
+
+def hosts_junit(hosts: Iterable[HostReport], name: str, fail_on: Status = "fail") -> str:
+    """Findings about hosts as JUnit XML; see doctor_junit. name: of all suites."""
+    suites = [_suite(host, fail_on) for host in hosts]
+    totals = {total: str(sum(int(suite.get(total, "0")) for suite in suites)) for total in _TOTALS}
+    root = ElementTree.Element("testsuites", {"name": name, **totals})
     root.extend(suites)
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"

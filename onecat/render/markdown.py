@@ -38,9 +38,7 @@ def _host(host: HostReport, profile: str | None, verbose: bool) -> Iterator[str]
     yield f"## {escape(host.name)}{f' for profile {escape(profile)}' if profile else ''}"
     yield ""
     if not host.reachable:
-        yield f"Not reachable: {escape(host.reason or '')}"
-        yield from _details(host.evidence, host.fix, "")
-        yield ""
+        yield from unreachable_markdown(host)
         return
     yield ", ".join(f"{count} {status}" for status, count in summary(host.findings).items())
     yield ""
@@ -50,7 +48,7 @@ def _host(host: HostReport, profile: str | None, verbose: bool) -> Iterator[str]
             yield f"### {status}"
             yield ""
             for finding in grouped(found):
-                yield from _finding(finding)
+                yield from finding_markdown(finding)
             yield ""
     if host.suitability:
         able = [f"{each.profile} ({' or '.join(each.runtimes)})" for each in host.suitability if each.runtimes]
@@ -61,7 +59,15 @@ def _host(host: HostReport, profile: str | None, verbose: bool) -> Iterator[str]
         yield ""
 
 
-def _finding(finding: Finding) -> Iterator[str]:
+def unreachable_markdown(host: HostReport) -> Iterator[str]:
+    """Why a host could not be reached."""
+    yield f"Not reachable: {escape(host.reason or '')}"
+    yield from _details(host.evidence, host.fix, "")
+    yield ""
+
+
+def finding_markdown(finding: Finding) -> Iterator[str]:
+    """One finding as an item of a list, with its evidence and fixes."""
     subject = f"{escape(finding.subject)}: " if finding.subject else ""
     yield f"- **{subject}{escape(finding.title)}** (`{finding.check}`)"
     yield from _details(finding.evidence, finding.fix, "  ")

@@ -69,14 +69,13 @@ def _fleet(report: Report, verbose: bool, width: int) -> Iterator[Line]:
         if not host.reachable:
             text = columns.clip(f"not reachable: {host.name}: {host.reason}", width)
             yield Line(text, STYLES["fail"], len("not reachable"))
-    yield from _wrapped(totals_line(report), width, "", "  ")
+    yield from wrapped_lines(totals_line(report), width, "", "  ")
 
 
 def _host(host: HostReport, profile: str | None, verbose: bool, width: int) -> Iterator[Line]:
     name = f"{host.name} for profile {profile}" if profile else host.name
     if not host.reachable:
-        yield from _wrapped(f"{name}: not reachable: {host.reason}", width, "", "  ", STYLES["fail"], len(name))
-        yield from _details(host.evidence, host.fix, width)
+        yield from unreachable_lines(host, name, width)
         return
     counts = ", ".join(f"{count} {status}" for status, count in summary(host.findings).items() if count)
     yield Line(f"{name}: {counts} ({host.seconds:.2f} s)", "bold", len(name))
@@ -89,13 +88,19 @@ def _host(host: HostReport, profile: str | None, verbose: bool, width: int) -> I
         yield from _suitability(host.suitability, width)
 
 
+def unreachable_lines(host: HostReport, name: str, width: int) -> Iterator[Line]:
+    """Why a host could not be reached, and what to do. name: what it is called."""
+    yield from wrapped_lines(f"{name}: not reachable: {host.reason}", width, "", "  ", STYLES["fail"], len(name))
+    yield from _details(host.evidence, host.fix, width)
+
+
 def _finding(finding: Finding, width: int) -> Iterator[Line]:
     is_detailed = finding.status in _DETAILED
     if finding.status in ("fail", "warn"):
         yield Line("")
     subject = f"{finding.subject}: " if finding.subject and finding.subject.lower() not in finding.title.lower() else ""
     head = f"{subject}{finding.title} [{finding.check}]"
-    yield from _wrapped(head, width, f"{finding.status:<5} ", " " * 6, STYLES[finding.status], len(finding.status))
+    yield from wrapped_lines(head, width, f"{finding.status:<5} ", " " * 6, STYLES[finding.status], len(finding.status))
     if not is_detailed:
         return
     yield from _details(finding.evidence if finding.status != "info" else (), finding.fix, width)
@@ -104,9 +109,14 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
 def _details(evidence: Sequence[str], fix: Sequence[str], width: int) -> Iterator[Line]:
     """One line of evidence, and what to type."""
     if evidence:
-        yield from _wrapped(evidence[0], width, " " * 6 + "seen: ", " " * 12)
+        yield from wrapped_lines(evidence[0], width, " " * 6 + "seen: ", " " * 12)
+    yield from fix_lines(fix, width)
+
+
+def fix_lines(fix: Sequence[str], width: int, indent: int = 6) -> Iterator[Line]:
+    """What to type, below a finding."""
     for index, step in enumerate(fix):
-        yield from _step(step, width, " " * 6 + ("fix:  " if index == 0 else " " * 6), " " * 12)
+        yield from _step(step, width, " " * indent + ("fix:  " if index == 0 else " " * 6), " " * (indent + 6))
 
 
 def _step(step: str, width: int, first: str, following: str) -> Iterator[Line]:
@@ -114,7 +124,7 @@ def _step(step: str, width: int, first: str, following: str) -> Iterator[Line]:
     if commands.is_command(step):
         yield from map(Line, commands.wrap(step, width, first, following))
     else:
-        yield from _wrapped(step, width, first, following)
+        yield from wrapped_lines(step, width, first, following)
 
 
 def _suitability(results: Iterable[Suitability], width: int) -> Iterator[Line]:
@@ -123,15 +133,17 @@ def _suitability(results: Iterable[Suitability], width: int) -> Iterator[Line]:
     undecided = [each for each in listed if each.unknown]
     if len(undecided) == len(listed):
         needed = ", ".join(dict.fromkeys(check for each in undecided for check in each.unknown))
-        yield from _wrapped(f"not checked: {needed}", width, "What this machine can run is not known: ", "  ")
+        yield from wrapped_lines(f"not checked: {needed}", width, "What this machine can run is not known: ", "  ")
         return
     head = "This machine can run: "
     if able or not undecided:
-        yield from _wrapped(", ".join(able) or "none of onecat's profiles", width, head, "  ", "bold", len(head) - 1)
+        yield from wrapped_lines(
+            ", ".join(able) or "none of onecat's profiles", width, head, "  ", "bold", len(head) - 1
+        )
     for unknown, profiles in _alike((", ".join(each.unknown), each.profile) for each in undecided):
-        yield from _wrapped(f"Not known for {profiles}: not checked: {unknown}", width, "", "  ")
+        yield from wrapped_lines(f"Not known for {profiles}: not checked: {unknown}", width, "", "  ")
     for reasons, profiles in _alike((_why_not(each.missing), each.profile) for each in listed if each.missing):
-        yield from _wrapped(f"not {profiles}: {reasons}", width, "  ", " " * 6)
+        yield from wrapped_lines(f"not {profiles}: {reasons}", width, "  ", " " * 6)
 
 
 _ABSENT = ("gpu.present", "ascend.present")
@@ -157,10 +169,10 @@ def _alike(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 def explain_lines(check: Rule[Any], claims: Sequence[Claim] = (), width: int = 80) -> Iterator[Line]:
     """The page behind a check, with what is said about it elsewhere."""
     yield Line(check.id, "bold", len(check.id))
-    yield from _wrapped(check.title, width, "  ", "  ")
+    yield from wrapped_lines(check.title, width, "  ", "  ")
     for heading, text in (("What it looks at", check.looks_at), ("Why it matters", check.why)):
         yield from _heading(heading)
-        yield from _wrapped(text, width, "  ", "  ")
+        yield from wrapped_lines(text, width, "  ", "  ")
     yield from _heading("How to fix")
     for step in check.fix:
         yield from _step(step, width, "  ", "    ")
@@ -170,7 +182,7 @@ def explain_lines(check: Rule[Any], claims: Sequence[Claim] = (), width: int = 8
             yield from _claim(claim, width)
     yield from _heading("Sources")
     for text in dict.fromkeys((*check.source, *(each for claim in claims for each in claim.source))):
-        yield from _wrapped(text, width, "  ", "  ")
+        yield from wrapped_lines(text, width, "  ", "  ")
 
 
 def claim_lines(claims: Iterable[Claim], width: int = 80) -> Iterator[Line]:
@@ -179,7 +191,7 @@ def claim_lines(claims: Iterable[Claim], width: int = 80) -> Iterator[Line]:
         yield Line("")
         yield from _claim(claim, width)
         if claim.checks:
-            yield from _wrapped(", ".join(claim.checks), width, "    checks: ", " " * 12)
+            yield from wrapped_lines(", ".join(claim.checks), width, "    checks: ", " " * 12)
         for address in claim.source:
             yield Line(f"    source: {address}")
 
@@ -191,17 +203,17 @@ def _heading(text: str) -> Iterator[Line]:
 
 def _claim(claim: Claim, width: int) -> Iterator[Line]:
     word = _VERDICTS[claim.verdict]
-    yield from _wrapped(f"\u201c{claim.claim}\u201d", width, "  ", "   ")
-    yield from _wrapped(claim.truth, width, f"    {word}: ", " " * 4)
+    yield from wrapped_lines(f"\u201c{claim.claim}\u201d", width, "  ", "   ")
+    yield from wrapped_lines(claim.truth, width, f"    {word}: ", " " * 4)
 
 
 def index_lines(checks: Iterable[Rule[Any]], width: int = 80) -> Iterator[Line]:
     """All checks with what is right when they pass."""
     for check in checks:
-        yield from _wrapped(check.title, width, f"{check.id:<27} ", " " * 28, "bold", len(check.id))
+        yield from wrapped_lines(check.title, width, f"{check.id:<27} ", " " * 28, "bold", len(check.id))
 
 
-def _wrapped(
+def wrapped_lines(
     text: str, width: int, first: str, following: str, style: str = "", styled: int | None = None
 ) -> Iterator[Line]:
     """Text in lines of at most `width` columns where its words allow; only the first line carries a style."""

@@ -1,0 +1,1 @@
+"""The checks of preflight: one file for each, a function with doctor's `check` decorator."""

@@ -1,0 +1,34 @@
+"""What a run of preflight is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onecat.config.schema import Deployment, Preflight
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run is to be made.
+
+    limits: the `preflight` section with what the command line changes of it, by name. deployment: the onecat.yaml that
+    counts in place of what the release was made from; None: that. only, skip: ids or patterns of checks.
+    quick: no load, no hashing, no start of another program of the engine. driver: what sends the load.
+    """
+
+    limits: Mapping[str, Any]
+    deployment: Deployment | None = None
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    quick: bool = False
+    driver: str = "vllm"
+
+
+def limits_of(deployment: Deployment, changes: Mapping[str, Any]) -> Preflight:
+    """The limits of a deployment with these changed. Raises pydantic's ValidationError for what is out of range."""
+    from onecat.config.schema import Preflight
+
+    return Preflight.model_validate({**deployment.preflight.model_dump(), **changes})
