@@ -1,7 +1,7 @@
 """The program that sends load in a container of an engine's image: for engines that this machine does not have itself.
 
 The container has the host's network, so that it reaches the server as clients on the host do; it gets no GPU, no root,
-no file but the tokenizer's, read-only, and is gone when its standard input ends.
+no files but the tokenizer's, read-only, and is gone when its standard input ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from onecat.deploy.container import connect, translated
 from onecat.errors import ExitCode, OnecatError
 from onecat.hosts import Conversation
 
-TOKENIZER_MOUNT = "/models/tokenizer"
 LABEL = "io.onecat.load"
 KEPT_ERRORS = 1 << 16
 _END_SECONDS = 5.0
@@ -28,15 +27,15 @@ _STDERR = 2
 
 
 def container_body(
-    image: str, argv: Sequence[str], *, user: str, tokenizer: str | None, label: str, selinux: bool
+    image: str, argv: Sequence[str], *, user: str, tokenizers: Sequence[str], label: str, selinux: bool
 ) -> dict[str, Any]:
     """The body of POST /containers/create.
 
     Parameters:
-        argv: program and arguments. user: uid:gid. tokenizer: a directory of the host, seen at TOKENIZER_MOUNT.
-        label: whose load it is. selinux: see onecat.deploy.container_spec.security_options.
+        argv: program and arguments. user: uid:gid. tokenizers: directories of the host, seen at the same
+        place. label: whose load it is. selinux: see onecat.deploy.container_spec.security_options.
     """
-    mounts = [{"Type": "bind", "Source": tokenizer, "Target": TOKENIZER_MOUNT, "ReadOnly": True}] if tokenizer else []
+    mounts = [{"Type": "bind", "Source": each, "Target": each, "ReadOnly": True} for each in tokenizers]
     temporary = {"/tmp": "rw,exec,nosuid,nodev,mode=1777"}  # noqa: S108 - a tmpfs of the container's own
     environment = {"HOME": "/tmp", "USER": "onecat", "XDG_CACHE_HOME": "/tmp/cache", "HF_HUB_OFFLINE": "1"}  # noqa: S108
     return {
