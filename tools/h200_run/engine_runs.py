@@ -210,15 +210,17 @@ def several_gpus() -> Iterator[Step]:
     if gpus() < 2:
         return
     for backend, reference in ((TRITON, "volta"), (OURS, "attention")):
-        for model in ("small-w4a16", "llama-w4a16"):
+        for model in ("small-w4a16", "llama-w4a16", *(("qwen3.6", "gemma4") if backend == OURS else ())):
             for way, size in (("tp2", "tensor_parallel_size"), ("pp2", "pipeline_parallel_size")):
                 arguments: dict[str, Any] = {size: 2, "attention_backend": backend}
                 name, base = f"{model}-{reference}-{way}", f"{model}-{reference}"
-                yield generating(name, model, FORCED, reference=base, gpu=None, arguments=arguments)
+                environment = FORCED | ONE_CONFIGURATION
+                yield generating(name, model, environment, reference=base, gpu=None, arguments=arguments)
                 # vLLM's own all-reduce uses peer-to-peer copies too.
                 without = {**arguments, "disable_custom_all_reduce": True}
-                environment = {**FORCED, **NO_P2P}
-                yield generating(f"{name}-no-p2p", model, environment, reference=base, gpu=None, arguments=without)
+                yield generating(
+                    f"{name}-no-p2p", model, environment | NO_P2P, reference=base, gpu=None, arguments=without
+                )
 
 
 def ranks() -> Iterator[Step]:
