@@ -15,6 +15,7 @@ import marshal
 import pkgutil
 import re
 import zlib
+from collections.abc import Iterable, Mapping
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
@@ -66,21 +67,33 @@ def program() -> bytes:
 
     Raises OnecatError when nvidia-ml-py is not installed beside onecat.
     """
-    modules = {name: "" for name in ("onecat", "onecat.probe", AGENT, f"{AGENT}.sources")}
     files = {**_sources(), f"{AGENT}.core": FOLDER / "core.py"}
-    texts = {name: file.read_text(encoding="utf-8") for name, file in files.items()}
     # The others are for hosts with GPUs or Docker only.
     needed = {f"{AGENT}.core", f"{AGENT}.sources.files", *source_index().values()}
-    compiled = {name: _packed(marshal.dumps(_code(name, files[name]))) for name in sorted(needed)}
+    collector = (FOLDER / "collector.sh").read_text(encoding="utf-8")
+    return (
+        f"COLLECTOR = r'''\n#begin collector\n{collector}#end collector\n'''\nINDEX = {source_index()!r}\n"
+        + packed_modules(files, needed, packages=("sources",))
+        + (FOLDER / "start.py").read_text(encoding="utf-8")
+    ).encode()
+
+
+def packed_modules(files: Mapping[str, Path], compiled: Iterable[str], *, packages: Iterable[str]) -> str:
+    """The beginning of a program that carries modules and pynvml and imports them on a host; see agent/boot.py.
+
+    Parameters:
+        files: the modules by their full names. compiled: those that are sent compiled too. packages: below the agent's
+        own, the packages that the modules lie in.
+
+    Raises OnecatError when nvidia-ml-py is not installed beside onecat.
+    """
+    modules = {name: "" for name in ("onecat", "onecat.probe", AGENT, *(f"{AGENT}.{each}" for each in packages))}
+    texts = {name: file.read_text(encoding="utf-8") for name, file in files.items()}
+    codes = {name: _packed(marshal.dumps(_code(name, files[name]))) for name in sorted(compiled)}
     texts["pynvml"] = reachable(_pynvml().read_text(encoding="utf-8"), texts.values())
     modules.update((name, _packed(text.encode())) for name, text in texts.items())
-    collector = (FOLDER / "collector.sh").read_text(encoding="utf-8")
     boot = (FOLDER / "boot.py").read_text(encoding="utf-8")
-    return (
-        f"COLLECTOR = r'''\n#begin collector\n{collector}#end collector\n'''\n"
-        f"MAGIC = {importlib.util.MAGIC_NUMBER!r}\nCOMPILED = {compiled!r}\n"
-        f"MODULES = {modules!r}\nINDEX = {source_index()!r}\n{boot}"
-    ).encode()
+    return f"MAGIC = {importlib.util.MAGIC_NUMBER!r}\nCOMPILED = {codes!r}\nMODULES = {modules!r}\n{boot}"
 
 
 def _code(name: str, file: Path) -> CodeType:

@@ -1,13 +1,12 @@
-"""The first lines of the agent on a host: imports its modules from the text that onecat.probe.program put before it.
+"""The first lines of programs on a host: imports their modules from the text that onecat.probe.program put before.
 
-COLLECTOR: the text of collector.sh. MODULES: for each module its packed text, "" for a package. COMPILED: the packed
-code of most of them, for the Python version that has this MAGIC number. INDEX: the module of each source.
+MODULES: for each module its packed text, "" for a package. COMPILED: the packed code of most of them, for the Python
+version that has this MAGIC number. What follows (start.py, sampling/start.py) runs one of the modules.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disable-error-code="name-defined"
 # ruff: noqa: F821
 
-import os
 import sys
 
 
@@ -40,21 +39,3 @@ def unpacked(text):
 
 
 sys.meta_path.insert(0, Packed())
-
-try:
-    import binascii
-    import marshal
-    import zlib
-    from _frozen_importlib_external import MAGIC_NUMBER, PathFinder  # Without the import of importlib.
-
-    if PathFinder.find_spec("json") is None:
-        raise ImportError("json")
-    from onecat.probe.agent.core import main
-except ImportError:
-    # A Python without the standard library (Debian's python3-minimal): what a host without Python can do, it can.
-    os.execv("/bin/sh", ["sh", "-c", COLLECTOR, "onecat-probe", *sys.argv[1:]])
-
-code = main(sys.argv[1:], INDEX)
-sys.stdout.flush()
-# Python would clean up first, which takes longer than some of the sources.
-os._exit(code)

@@ -3,9 +3,13 @@
  *
  * A value that is absent in the file is NVML_ERROR_NOT_SUPPORTED, as on a GPU without that feature. "errors" (for the
  * whole library or for one device) maps a function name, or "*", to the error code that it returns; "hang" lists
- * functions that never return, "crash" those that end the program. See hosts/ for the form. Structure layouts follow pynvml's ctypes declarations.
+ * functions that never return, "crash" those that end the program. The file may be replaced while programs run: they see
+ * the new one, whose devices must be as many. See hosts/ for the form. Structure layouts follow pynvml's ctypes
+ * declarations.
  */
 #include "description.h"
+
+#include <sys/stat.h>
 
 typedef int nvmlReturn_t;
 
@@ -24,9 +28,30 @@ enum {
 /* ---- state, injected errors and hangs ---- */
 
 static Value *host;
+static long long description_time;
+
+/* A description that was replaced counts from the next call on; handles stay: each device keeps its place. */
+static void follow_description(void) {
+    struct stat found;
+    const char *path = getenv("FAKE_NVML_JSON");
+    if (!path || stat(path, &found)) return;
+    long long modified = found.st_mtim.tv_sec * 1000000000LL + found.st_mtim.tv_nsec;
+    if (modified == description_time) return;
+    description_time = modified;
+    Value *document = read_description();
+    if (!document) return;
+    for (Value *each = document->first; each; each = each->next)
+        if (strcmp(each->key, "devices")) {
+            Value *old = member(host, each->key);
+            if (old) old->first = each->first, old->number = each->number, old->text = each->text;
+        }
+    Value *old = item(member(host, "devices"), 0), *new = item(member(document, "devices"), 0);
+    for (; old && new; old = old->next, new = new->next) old->first = new->first;
+}
 
 static nvmlReturn_t enter(const Value *device, const char *function) {
     if (!host) return UNINITIALIZED;
+    follow_description();
     nvmlReturn_t error = injected(host, function);
     return error || !device ? error : injected(device, function);
 }
@@ -205,6 +230,15 @@ PCIE_GETTER(nvmlDeviceGetGpuMaxPcieLinkGeneration, "device_generation_max")
 PCIE_GETTER(nvmlDeviceGetCurrPcieLinkWidth, "width")
 PCIE_GETTER(nvmlDeviceGetMaxPcieLinkWidth, "width_max")
 PCIE_GETTER(nvmlDeviceGetPcieReplayCounter, "replay_counter")
+
+/* counter 0: sent by the GPU, 1: received, in KB/s. The driver measures for 20 ms. */
+nvmlReturn_t nvmlDeviceGetPcieThroughput(Value *device, u32 counter, u32 *value) {
+    ENTER(device);
+    Value *throughput = member(member(device, "pcie"), "throughput_kbps");
+    if (counter > 1) return INVALID_ARGUMENT;
+    if (throughput) usleep(20000);
+    return give_u32(item(throughput, counter), value);
+}
 
 nvmlReturn_t nvmlDeviceGetIndex(Value *device, u32 *index) {
     ENTER(device);

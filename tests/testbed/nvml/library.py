@@ -68,6 +68,35 @@ def pages_retired(index: int, pending: bool = True) -> Callable[[Host], None]:
     return change
 
 
+def working(  # noqa: PLR0913 - what a GPU at work shows is as much
+    index: int,
+    utilization: int,
+    memory: int,
+    *,
+    power: float = 0.5,
+    sent: float = 0.0,
+    received: float = 0.0,
+    clock: int = 1380,
+    reasons: int = 0,
+    temperature: int = 60,
+    used: float = 0.85,
+) -> Callable[[Host], None]:
+    """A GPU at work: its percentages, power as a share of the limit, GB/s over PCIe, MHz, and used share of memory."""
+
+    def change(host: Host) -> None:
+        device = host["devices"][index]
+        device["utilization"] = [utilization, memory]
+        device["power_usage_mw"] = int(power * device["power_limit_mw"])
+        device["pcie"].update(generation=device["pcie"]["generation_max"])
+        device["pcie"]["throughput_kbps"] = [int(sent * 1e6), int(received * 1e6)]
+        device["clocks"].update(graphics=clock, sm=clock)
+        device["event_reasons"] = reasons
+        device["temperature"] = temperature
+        device["memory"]["used"] = int(used * device["memory"]["total"])
+
+    return change
+
+
 def rows_remapped(index: int, pending: bool = False, failure: bool = False) -> Callable[[Host], None]:
     """Memory rows of a GPU (Ampere and later) were replaced, wait for a reset to be, or could not be."""
     rows = {"correctable": 0, "uncorrectable": 1, "pending": pending, "failure": failure}
@@ -114,6 +143,12 @@ class FakeNvml:
     @property
     def environment(self) -> dict[str, str]:
         return {"LD_LIBRARY_PATH": str(self.directory), "FAKE_NVML_JSON": str(self.description)}
+
+    def show(self, host: Host) -> None:
+        """Let programs that run see this from now on; it has as many devices as before."""
+        new = self.description.with_suffix(".new")
+        new.write_text(json.dumps(host))
+        new.replace(self.description)
 
 
 def install(library: Path, directory: Path, host: Host) -> FakeNvml:
