@@ -14,7 +14,7 @@ of a server with itself about one in a hundred then shows a difference, and two 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -129,21 +129,22 @@ def pairs_needed(percent: float, comparison_error: float, pairs: int, decide_at:
 
 
 def _needed(percent: float, error: float, pairs: int, decide_at: float) -> int | None:
-    wanted = math.log1p(percent / 100)
-    one = error * math.sqrt(pairs)
-    for number in _numbers():
+    wanted, one = math.log1p(percent / 100), error * math.sqrt(pairs)
+
+    def shows(number: int) -> bool:
         degrees = _degrees(number)
-        if (t_quantile(0.5 + decide_at / 2, degrees) + t_quantile(POWER, degrees)) * one / math.sqrt(number) <= wanted:
-            return number
-    return None
+        return (t_quantile(0.5 + decide_at / 2, degrees) + t_quantile(POWER, degrees)) * one <= wanted * math.sqrt(
+            number
+        )
 
-
-def _numbers() -> Iterator[int]:
-    """Even numbers of pairs, as ABBA needs them, in steps of a few percent."""
-    number = LEAST_PAIRS
-    while number <= _MOST_PAIRS:
-        yield number
-        number += max(2, number // 40 * 2)
+    # Halves of numbers of pairs, since ABBA needs even ones.
+    low, high = LEAST_PAIRS // 2, _MOST_PAIRS // 2
+    if not shows(2 * high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if shows(2 * middle) else (middle + 1, high)
+    return 2 * low
 
 
 def _order_effect(values: Floats, signs: Floats) -> float:

@@ -79,7 +79,7 @@ def _ranks_of_blocks(
     values: Floats, value: float, blocks: Sequence[int], share: float, level: float, least: tuple[int, int]
 ) -> tuple[int, int] | None:
     """The same from how differently the blocks lie about the percentile; at least as far apart as `least`."""
-    below = (values <= value).astype(np.float64)
+    below = ((values < value).astype(np.float64) + (values <= value)) / 2  # ties count by half
     error, count = standard_error(below - below.mean(), blocks)
     if error is None:
         return least

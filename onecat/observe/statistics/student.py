@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from statistics import NormalDist
 
@@ -30,6 +31,7 @@ def t_probability(t: float, degrees: float) -> float:
     return tail if t < 0 else 1 - tail
 
 
+@functools.lru_cache(maxsize=4096)
 def t_quantile(probability: float, degrees: float) -> float:
     """The value that T stays below with `probability`, which is between 0 and 1."""
     if not 0 < probability < 1:
