@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from onecat.observe import load_signatures
-from onecat.observe.prefilter import required_words
+from onecat.observe.words import required_words
 
 LIMIT_SECONDS = 5.0
 LIMIT_MIB = 60
@@ -60,7 +60,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         words = Path(scratch, "words")
         found = {
-            min(required_words(pattern) or {"?"}) for each in load_signatures().signatures for pattern in each.patterns
+            min(word.text for word in required_words(pattern)) for each in load_signatures().signatures for pattern in each.patterns
         }
         words.write_text("\n".join(sorted(found)) + "\n", encoding="utf-8")
         for name, lines in {"healthy": HEALTHY.read_text(encoding="utf-8").splitlines(), "faults": FAULTS}.items():

@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from onecat.knowledge.tables import table
-from onecat.observe.diagnosis import plain
+from onecat.observe.finder import Words, candidate_lines
 from onecat.observe.patterns import Match, Pattern, compile_pattern
-from onecat.observe.prefilter import candidates
 from onecat.observe.records import Evidence
 
 SCHEMA = "onecat.engine/1"
@@ -101,6 +100,15 @@ def _forms() -> tuple[_Form, ...]:
     return (*chosen, *slow)
 
 
+def _numbered() -> Iterable[tuple[str, _Form]]:
+    return ((f"{number}", form) for number, form in enumerate(_forms()))
+
+
+@functools.cache
+def _words() -> Words:
+    return Words((name, form.pattern) for name, form in _numbered())
+
+
 def same_quantization(asked: str, found: str) -> bool:
     """Whether two of the engine's names for a quantisation method may mean the same weights."""
     if asked.replace("_", "-") == found.replace("_", "-"):
@@ -114,10 +122,9 @@ def read_choices(lines: Iterable[str]) -> EngineChoices:
 
     Of several starts in one log the last one counts.
     """
-    forms = {f"{number}": form for number, form in enumerate(_forms())}
+    forms = dict(_numbered())
     seen: dict[str, list[tuple[Any, Evidence]]] = {}
-    patterns = [(name, form.pattern) for name, form in forms.items()]
-    for number, line, names in candidates(lines, patterns, plain, set()):
+    for number, line, names in candidate_lines(lines, _words()):
         hits = [
             (form, match)
             for form in (forms[name] for name in sorted(names, key=int))
@@ -190,7 +197,9 @@ _COMBINED: dict[str, Any] = {
 def to_document(choices: EngineChoices) -> dict[str, Any]:
     """The choices as the `onecat.engine/1` document."""
     document = asdict(choices)
-    document["evidence"] = [{"choice": name, **asdict(found)} for name, found in choices.evidence]
+    document["evidence"] = [
+        {"choice": name, "line": found.line, "text": found.text} for name, found in choices.evidence
+    ]
     return {"schema": SCHEMA, **document}
 
 

@@ -1,130 +1,327 @@
-"""From log lines to causes: a pure function over the table of signatures."""
+"""From a log to causes: one pass over its lines, pure over the table of signatures.
+
+A run is one start of the server. What made an earlier start fail is told as `earlier` when a later start came to serve
+or failed in another way; it stays the cause when the later start has not come so far yet.
+"""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import get_args
 
-from onecat.observe.patterns import Match, Pattern
-from onecat.observe.prefilter import candidates
-from onecat.observe.records import Diagnosis, Evidence, Passage, Signature, SignatureTable
+from onecat.observe import marks
+from onecat.observe.blocks import Block, block_of_lines, blocks_of_bytes, blocks_of_lines
+from onecat.observe.finder import Finder, Words
+from onecat.observe.lines import LogLine, plain, read_line
+from onecat.observe.patterns import Match, Pattern, compile_pattern
+from onecat.observe.records import Diagnosis, Evidence, Signature, SignatureTable, Standing
+from onecat.observe.runs import MOST_EVIDENCE, Found, Partial, Run, Source, Sources
 from onecat.observe.signatures import load_signatures
+from onecat.observe.surroundings import Passage as Surrounding
+from onecat.observe.surroundings import Surroundings
+from onecat.observe.telling import evidence_of, explained, ranked, tell
+from onecat.observe.tracebacks import Chain, chains
 
-_MOST_EVIDENCE = 5
-_LONGEST_EVIDENCE = 400
+__all__ = ["Diagnoser", "diagnose", "plain"]
+
 _PRECEDING_LINES = 60
-_PASSAGES = "passages"
-# Docker's and the supervisor's timestamps, journald's and vLLM's process prefixes stand before the text proper.
-_TIMESTAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) ")
-# The files of Docker's json-file driver: https://docs.docker.com/engine/logging/drivers/json-file/
-_JSON = re.compile(r'^\{"log":"')
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_OPTIONAL = re.compile(r"\[\[(.*?)\]\]")
-_PLACE = re.compile(r"\{(\w+)\}")
+_ENOUGH = 40
+"""Hits of a signature after which it is looked for no more until the server starts again."""
+_TRACEBACKS = 3
+_PROCESSES = 64
+_HEAD_BYTES = 2000
+_PASSAGES = "#passages"
+# The files of vLLM that log what users write and are answered: entrypoints/logger.py, later request_logger.py.
+_LOGS_REQUESTS = ("logger.py:", "request_logger.py:")
 
 
-def plain(line: str) -> str:
-    """A log line without what a container engine or the supervisor put around it, and without colours."""
-    line = line.rstrip("\r\n")
-    if _JSON.match(line):
-        line = _from_json(line).rstrip("\r\n")
-    return _TIMESTAMP.sub("", _COLOUR.sub("", line), count=1)
+class _Rules:
+    """A table of signatures made ready for reading many logs."""
+
+    def __init__(self, table: SignatureTable) -> None:
+        self.signatures = {signature.id: signature for signature in table.signatures}
+        self.words = Words(_patterns(table))
+        self.benign = _any_of(table.benign)
+        self.passages = table.passages
 
 
-def _from_json(line: str) -> str:
-    """The text in a line of Docker's json-file driver; the line itself where it is cut off."""
-    try:
-        text = json.loads(line)["log"]
-    except ValueError:
-        return line
-    return text if isinstance(text, str) else line
+@functools.cache
+def _own_rules() -> _Rules:
+    return _Rules(load_signatures())
 
 
-def diagnose(lines: Iterable[str], table: SignatureTable | None = None) -> tuple[Diagnosis, ...]:
+class Diagnoser:
+    """Reads a log as it comes and tells the causes it points to.
+
+    Parameters:
+        table: the signatures; onecat's own by default.
+    """
+
+    def __init__(self, table: SignatureTable | None = None) -> None:
+        self._rules = _own_rules() if table is None else _Rules(table)
+        self._finder = Finder(self._rules.words)
+        self._sources = Sources()
+        self._surroundings = Surroundings()
+        self._excess: dict[str, int] = {}
+        self._order = 0
+        self._next_line = 1
+        self._file: str | None = None
+        self._head = b""
+        self._new: list[Diagnosis] = []
+
+    def feed(self, line: str) -> tuple[Diagnosis, ...]:
+        """Read the next line; what is newly known after it, less what an earlier diagnosis explains."""
+        self._read(block_of_lines([line], self._next_line))
+        self._next_line += 1
+        return self._taken()
+
+    def feed_lines(self, lines: Iterable[str]) -> tuple[Diagnosis, ...]:
+        """Read the next lines, as they come; what is newly known after them."""
+        first = self._next_line
+        for block in blocks_of_lines(lines):
+            self._read(replace(block, first_line=first + block.first_line - 1))
+            self._next_line = first + block.first_line - 1 + block.text.count(b"\n")
+        return self._taken()
+
+    def read(self, chunks: Iterable[bytes], file: str | None = None) -> None:
+        """Read a whole log from its bytes, as they come.
+
+        Parameters:
+            file: its name, told in the evidence where several logs are read.
+        """
+        self._file = file
+        self._surroundings = Surroundings()
+        for block in blocks_of_bytes(chunks):
+            self._read(block)
+        self._new.clear()
+
+    def finish(self, every: bool = False) -> tuple[Diagnosis, ...]:
+        """The causes, nearest to the root first.
+
+        Parameters:
+            every: with what is no cause of the present state after them: consequences, what an earlier start failed
+                by, and what is harmless.
+        """
+        found = ranked(each for source in self._sources for each in self._present(source))
+        told: dict[str, Diagnosis] = {}
+        for each in found:
+            standing: Standing = "consequence" if explained(each, found) else "cause"
+            if each.signature.severity == "info":
+                standing = "harmless"
+            if standing == "cause" or every:
+                told.setdefault(each.signature.id, tell(each, standing, self._chain(each)))
+        if every:
+            for source in self._sources:
+                for each in source.before().values():
+                    told.setdefault(each.signature.id, tell(each, "earlier"))
+        return tuple(sorted(told.values(), key=lambda diagnosis: get_args(Standing).index(diagnosis.standing)))
+
+    def first_exception(self) -> Evidence | None:
+        """The exception that was raised first in the last start, where the log has a traceback: for what no signature
+        knows."""
+        for source in self._sources:
+            for run in (source.run, *([source.failed] if source.failed else [])):
+                for around in run.tracebacks:
+                    for chain in _chains(around):
+                        if chain.root is not None and chain.raised[-1].begin >= around.number:
+                            return evidence_of(chain.root, source.file)
+        return None
+
+    def _taken(self) -> tuple[Diagnosis, ...]:
+        new = tuple(self._new)
+        self._new.clear()
+        return new
+
+    def _present(self, source: Source) -> Iterable[Found]:
+        for each in source.present().values():
+            if _fits(source.run.version, each.signature):
+                yield each
+
+    def _read(self, block: Block) -> None:
+        self._surroundings.begin(block.text)
+        for number, begin, end in self._finder.lines(block):
+            head = self._head if block.begun and begin == 0 else b""
+            self._look(number, block.text, begin, end, head)
+        if block.unfinished and not block.begun:
+            self._head = block.text[block.text.rfind(b"\n") + 1 :][:_HEAD_BYTES]
+        self._surroundings.end(block.text)
+
+    def _look(self, number: int, text: bytes, begin: int, end: int, head: bytes) -> None:
+        raw = text[begin:end]
+        names = self._finder.names(raw)
+        line = read_line(raw.decode("utf-8", "replace"), number)
+        source = self._sources.of(self._file, line.source)
+        if source.run.ended and not marks.END.search(line.text):
+            self._start(source)
+        self._mark(source, line, names, (text, begin, end))
+        run = source.run
+        if not self._in_passage(run, line, names) and not self._means_nothing(line, head):
+            for signature in (self._rules.signatures[name] for name in names if name in self._rules.signatures):
+                self._try(run, signature, line, (text, begin, end))
+        if "#end" in names and marks.END.search(line.text):
+            run.ended = True
+
+    def _mark(self, source: Source, line: LogLine, names: set[str], place: tuple[bytes, int, int]) -> None:
+        if "#start" in names and marks.START.search(line.text):
+            self._start(source, line.number)
+        if "#ready" in names and marks.READY.search(line.text):
+            source.ready()
+        if "#version" in names and (match := marks.VERSION.search(line.text)):
+            source.run.version = match.group("version")
+        if (
+            "#traceback" in names
+            and len(source.run.tracebacks) < _TRACEBACKS
+            and source.run.passage is None
+            and marks.TRACEBACK.search(line.text)
+        ):
+            source.run.tracebacks.append(self._surroundings.around(*place, line.number))
+
+    def _start(self, source: Source, number: int | None = None) -> None:
+        if source.start(number):
+            self._excess.clear()
+            self._finder.look_for_all()
+
+    def _in_passage(self, run: Run, line: LogLine, names: set[str]) -> bool:
+        if _PASSAGES in names:
+            if run.passage is not None and run.passage.ends.search(line.plain):
+                run.passage = None
+            if run.passage is None:
+                begun = (passage for passage in self._rules.passages if passage.begins.search(line.plain))
+                run.passage = next(begun, None)
+        return run.passage is not None
+
+    def _means_nothing(self, line: LogLine, head: bytes) -> bool:
+        if head:
+            line = read_line(head.decode("utf-8", "replace"))
+        if line.file is not None and line.file.rpartition("/")[2].startswith(_LOGS_REQUESTS):
+            return True
+        return self._rules.benign is not None and self._rules.benign.search(line.plain) is not None
+
+    def _try(self, run: Run, signature: Signature, line: LogLine, place: tuple[bytes, int, int]) -> None:
+        name = signature.id
+        if signature.preceded_by:
+            if any(pattern.search(line.text) for pattern in signature.preceded_by):
+                run.preceded[name] = line.number
+            if line.number - run.preceded.get(name, -_PRECEDING_LINES) > _PRECEDING_LINES:
+                return
+        if signature.sequence:
+            hit = _sequence(run, signature, line)
+        else:
+            match = _hit(signature, line.text)
+            hit = None if match is None else Partial(line.number, ((line, str(match.group())),), _values(match))
+        if hit is None or any(pattern.search(line.text) for pattern in signature.excluded):
+            return
+        found = run.found.get(name)
+        if found is None:
+            self._order += 1
+            found = run.found[name] = Found(signature, self._order, hit.hits[0][0], self._file)
+            found.around = self._surroundings.around(*place, line.number)
+        if found.count < MOST_EVIDENCE:
+            told = [evidence_of(each, self._file, matched) for each, matched in hit.hits]
+            found.evidence += [each for each in told if each not in found.evidence]
+            found.values.append(hit.values)
+        else:
+            self._excess[name] = self._excess.get(name, 0) + 1
+            if self._excess[name] == _ENOUGH:
+                self._finder.leave_out(name)
+        found.count += 1
+        if found.count == 1 and _fits(run.version, signature) and not explained(found, run.found.values()):
+            self._new.append(tell(found, "harmless" if signature.severity == "info" else "cause"))
+
+    def _chain(self, found: Found) -> Chain | None:
+        """The exceptions in whose tracebacks a hit stands, or right before which."""
+        if found.around is None:
+            return None
+        number, process = found.at.number, found.at.process
+        all_chains = _chains(found.around)
+        holding = (chain for chain in all_chains if chain.holding(number))
+        following = (
+            chain for chain in all_chains if chain.process == process and 0 < chain.raised[0].begin - number <= 3
+        )
+        return next(holding, None) or next(following, None)
+
+
+def diagnose(lines: Iterable[str], table: SignatureTable | None = None, every: bool = False) -> tuple[Diagnosis, ...]:
     """The causes that the lines of a log point to, nearest to the root first.
 
     Parameters:
         lines: the log, in order, with or without timestamps before each line. It is read as it comes and not kept.
         table: the signatures; onecat's own by default.
+        every: with consequences, what earlier starts failed by, and what is harmless; see `Diagnosis.standing`.
     """
-    table = load_signatures() if table is None else table
-    signatures = {signature.id: signature for signature in table.signatures}
-    found: dict[str, list[tuple[Evidence, Match]]] = {}
-    preceded: dict[str, int] = {}
-    finished: set[str] = set()
-    passage: Passage | None = None
-    for number, line, names in candidates(lines, _patterns(table), plain, finished):
-        if passage is not None and passage.ends.search(line):
-            passage = None
-        if passage is None:
-            passage = next((candidate for candidate in table.passages if candidate.begins.search(line)), None)
-        if passage is not None:
-            continue
-        for name in names - finished - {_PASSAGES}:
-            signature = signatures[name]
-            if any(pattern.search(line) for pattern in signature.preceded_by):
-                preceded[name] = number
-            if signature.preceded_by and number - preceded.get(name, -_PRECEDING_LINES) > _PRECEDING_LINES:
-                continue
-            match = _hit(signature, line)
-            if match is None:
-                continue
-            if any(pattern.search(line) for pattern in table.benign):
-                break
-            hits = found.setdefault(name, [])
-            hits.append((Evidence(number, line.strip()[:_LONGEST_EVIDENCE]), match))
-            if len(hits) == _MOST_EVIDENCE:
-                finished.add(name)
-    present = [signature for signature in table.signatures if signature.id in found]
-    told = [signature for signature in present if not _explained(signature, present)]
-    told.sort(key=lambda signature: (signature.priority, found[signature.id][0][0].line))
-    return tuple(_diagnosis(signature, found[signature.id]) for signature in told)
+    diagnoser = Diagnoser(table)
+    diagnoser.feed_lines(lines)
+    return diagnoser.finish(every)
 
 
-def _patterns(table: SignatureTable) -> Iterator[tuple[str, Pattern]]:
+def _patterns(table: SignatureTable) -> Iterable[tuple[str, Pattern]]:
+    yield from marks.MARKS.items()
     for passage in table.passages:
         yield _PASSAGES, passage.begins
         yield _PASSAGES, passage.ends
     for signature in table.signatures:
-        for pattern in (*signature.patterns, *signature.preceded_by):
+        for pattern in (*signature.patterns, *signature.sequence, *signature.preceded_by):
             yield signature.id, pattern
 
 
-def _hit(signature: Signature, line: str) -> Match | None:
-    for pattern in signature.patterns:
-        match = pattern.search(line)
-        if match is not None:
-            return None if any(excluded.search(line) for excluded in signature.excluded) else match
+def _any_of(patterns: Iterable[Pattern]) -> Pattern | None:
+    texts = [f"(?:{pattern.pattern})" for pattern in patterns]
+    return compile_pattern("|".join(texts)) if texts else None
+
+
+def _hit(signature: Signature, text: str) -> Match | None:
+    hits = (pattern.search(text) for pattern in signature.patterns)
+    return next((match for match in hits if match is not None), None)
+
+
+def _values(match: Match) -> dict[str, str]:
+    return {name.rstrip("0123456789"): value for name, value in match.groupdict().items() if value}
+
+
+def _sequence(run: Run, signature: Signature, line: LogLine) -> Partial | None:
+    """The whole sequence, when this line completes it.
+
+    A line of no known process may be any process's.
+    """
+    matches = [pattern.search(line.text) for pattern in signature.sequence]
+    if not any(matches):
+        return None
+    known = [process for name, process in run.reached if name == signature.id]
+    processes = dict.fromkeys([line.process, None] if line.process is not None else [None, *known])
+    for process in processes:
+        if (signature.id, process) not in run.reached and len(known) >= _PROCESSES:
+            continue
+        reached = run.reached.setdefault((signature.id, process), {})
+        for length in range(len(signature.sequence), 0, -1):
+            match = matches[length - 1]
+            if match is None:
+                continue
+            before = Partial(line.number) if length == 1 else reached.get(length - 1)
+            if before is None or line.number - before.first > signature.within:
+                continue
+            hits = (*before.hits, (line, str(match.group())))
+            step = Partial(before.first, hits, {**before.values, **_values(match)})
+            if length == len(signature.sequence):
+                for each in processes:
+                    run.reached.pop((signature.id, each), None)
+                return step
+            reached[length] = step
     return None
 
 
-def _explained(signature: Signature, present: Iterable[Signature]) -> bool:
-    if "*" in signature.unless:
-        return any(other.priority < signature.priority for other in present)
-    return any(other.id in signature.unless for other in present)
+def _fits(version: str | None, signature: Signature) -> bool:
+    """Whether a signature is one of this engine's version, as far as the log tells it."""
+    if signature.engines is None or version is None:
+        return True
+    from packaging.version import InvalidVersion
+
+    try:
+        return signature.engines.contains(version, prereleases=True)
+    except InvalidVersion:
+        return True
 
 
-def _diagnosis(signature: Signature, hits: list[tuple[Evidence, Match]]) -> Diagnosis:
-    values: dict[str, str] = {}
-    for _, match in reversed(hits):
-        values.update({name.rstrip("0123456789"): value for name, value in match.groupdict().items() if value})
-    return Diagnosis(
-        signature=signature.id,
-        confidence=signature.confidence,
-        cause=_fill(signature.cause, values),
-        fix=tuple(_fill(step, values) for step in signature.fix),
-        evidence=tuple(evidence for evidence, _ in hits),
-        source=signature.source,
-        severity=signature.severity,
-        rule_out=tuple(_fill(each, values) for each in signature.rule_out),
-    )
-
-
-def _fill(text: str, values: Mapping[str, str]) -> str:
-    """Put captured values into {name} places; [[ ]] around words leaves them out where a value of theirs is missing.
-
-    Other braces (JSON in a command) stay as they are.
-    """
-    text = _OPTIONAL.sub(lambda part: part[1] if all(name in values for name in _PLACE.findall(part[1])) else "", text)
-    return _PLACE.sub(lambda place: values.get(place[1], place[0]), text)
+def _chains(around: Surrounding) -> list[Chain]:
+    return chains(read_line(text, number) for number, text in around.lines())

@@ -75,10 +75,13 @@ class SignatureTable:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One log line. line: its number, counted from 1."""
+    """One log line. line: its number, counted from 1. file: the log's name, where several are read. matched: the part
+    that tells."""
 
     line: int
     text: str
+    file: str | None = None
+    matched: str | None = None
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,17 @@ class Diagnosis:
     source: tuple[str, ...]
     severity: Severity = "fail"
     rule_out: tuple[str, ...] = ()
+    standing: Standing = "cause"
 
 
 def to_json(diagnoses: Iterable[Diagnosis]) -> dict[str, Any]:
     """The diagnoses as the `onecat.diagnose/1` document."""
-    return {"schema": SCHEMA, "diagnoses": [asdict(diagnosis) for diagnosis in diagnoses]}
+    return {"schema": SCHEMA, "diagnoses": [_document(diagnosis) for diagnosis in diagnoses]}
+
+
+def _document(diagnosis: Diagnosis) -> dict[str, Any]:
+    evidence = [
+        {"line": each.line, "text": each.text, **({} if each.file is None else {"file": each.file})}
+        for each in diagnosis.evidence
+    ]
+    return {**asdict(diagnosis), "evidence": evidence}

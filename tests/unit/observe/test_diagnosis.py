@@ -158,7 +158,7 @@ def test_the_json_document_has_the_agreed_fields() -> None:
     document = json.loads(json.dumps(to_json(diagnose(["Illegal instruction (core dumped)"]))))
     assert document["schema"] == "onecat.diagnose/1"
     assert set(document["diagnoses"][0]) == {
-        *("signature", "confidence", "cause", "fix", "evidence", "source", "severity", "rule_out"),
+        *("signature", "confidence", "cause", "fix", "evidence", "source", "severity", "rule_out", "standing"),
     }
     assert document["diagnoses"][0]["evidence"] == [{"line": 1, "text": "Illegal instruction (core dumped)"}]
 

@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onecat.observe import Signature, diagnose, load_signatures
-from onecat.observe.diagnosis import plain
-from onecat.observe.patterns import Pattern, compile_pattern
-from onecat.observe.prefilter import candidates, required_words
+from onecat.observe.patterns import Pattern
+from onecat.observe.words import required_words
 
 EXAMPLES: dict[str, Any] = yaml.safe_load(
     (Path(__file__).parents[2] / "fixtures" / "logs" / "examples.yaml").read_text(encoding="utf-8")
@@ -66,14 +65,7 @@ def test_every_pattern_has_words_to_look_for(name: str, pattern: Pattern) -> Non
 )
 def test_whatever_a_pattern_matches_holds_one_of_its_words(drawn: tuple[tuple[str, Pattern], str]) -> None:
     (_, pattern), text = drawn
-    assert any(word in text for word in required_words(pattern) or ())
-
-
-def test_a_signature_that_was_seen_often_enough_is_not_looked_for_any_more() -> None:
-    finished = {"a"}
-    lines = ["first word", "second word", "other"]
-    found = candidates(lines, [("a", compile_pattern("word")), ("b", compile_pattern("other"))], plain, finished)
-    assert [(number, names) for number, _, names in found] == [(3, {"b"})]
+    assert any(word.text in (text.lower() if word.ignore_case else text) for word in required_words(pattern))
 
 
 def test_a_long_log_is_read_in_blocks_and_numbered_throughout() -> None:
