@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
@@ -55,26 +56,29 @@ def a_block(
     chance = random.Random(f"{number} {arm} {seed}")
     crowd = concurrency or 32
     sent = []
-    clock = 0.0
+    free = [index * 0.004 for index in range(crowd)]
     for index in range(requests):
-        clock += chance.expovariate(crowd / (0.09 + 0.01 * crowd)) if index >= crowd else 0.004
-        if chance.random() < failing:
-            kind, message = chance.choice((("timeout", "no answer in 30 s"), ("http-503", "503 Service Unavailable")))
-            sent.append(
-                Request(index, round(clock, 6), 512, 0, None, 30.0 if kind == "timeout" else 0.05, (), kind, message)
-            )
-            continue
-        stall = 4.0 if chance.random() < 0.02 else 1.0
-        ttft = (0.05 + 0.012 * crowd) * chance.lognormvariate(0, 0.3) * stall / speed
-        gaps = tuple(
-            round((0.02 + 0.0008 * crowd) * chance.lognormvariate(0, 0.12) / speed, 6) for _ in range(output_tokens - 1)
-        )
-        sent.append(
-            Request(index, round(clock, 6), 512, output_tokens, round(ttft, 6), round(ttft + sum(gaps), 6), gaps)
-        )
+        start = heapq.heappop(free)
+        request = _request(index, start, crowd, speed, failing, output_tokens, chance)
+        sent.append(request)
+        heapq.heappush(free, start + request.end_to_end)
     seconds = round(max(each.start + each.end_to_end for each in sent), 6)
     workload = Workload(requests=requests, output_tokens=output_tokens, seed=seed)
     return Block(number, endpoint, moment(at), seconds, tuple(sent), Arrivals(concurrency), workload, arm, warm_up)
+
+
+def _request(
+    index: int, start: float, crowd: int, speed: float, failing: float, output_tokens: int, chance: random.Random
+) -> Request:
+    if chance.random() < failing:
+        error = chance.choice((("timed-out", "no answer in 30 s"), ("http-503", "503 Service Unavailable")))
+        took = 30.0 if error[0] == "timed-out" else 0.05
+        return Request(index, round(start, 6), 512, 0, None, took, (), *error)
+    stall = 4.0 if chance.random() < 0.02 else 1.0
+    ttft = (0.05 + 0.012 * crowd) * chance.lognormvariate(0, 0.3) * stall / speed
+    gap = (0.02 + 0.0008 * crowd) / speed
+    gaps = tuple(round(gap * chance.lognormvariate(0, 0.12), 6) for _ in range(output_tokens - 1))
+    return Request(index, round(start, 6), 512, output_tokens, round(ttft, 6), round(ttft + sum(gaps), 6), gaps)
 
 
 def an_experiment(

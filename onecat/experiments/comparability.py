@@ -125,6 +125,13 @@ def _seeds(experiment: Experiment) -> str:
     return str(seeds[0]) if len(set(seeds)) == 1 else f"from {min(seeds)}, others in each block"
 
 
+def _requests(experiment: Experiment) -> str:
+    """Where the number was asked for: a burst and a soak send as many as they come to."""
+    if experiment.kind in ("burst", "soak"):
+        return ""
+    return _of_workloads(lambda each: str(each.requests))(experiment)
+
+
 def _warm_up(experiment: Experiment) -> str:
     """Requests before the first that count, for each arm."""
     warmed: dict[str, int] = {}
@@ -144,7 +151,13 @@ def _load_driver(experiment: Experiment) -> str:
 
 ASPECTS: tuple[Aspect, ...] = (
     Aspect("prompts", "matters", _of_workloads(prompts_text), "other prompts are other work"),
-    Aspect("requests in a block", "matters", _of_workloads(lambda each: str(each.requests))),
+    Aspect("requests in a block", "matters", _requests, "the begin and the end of a block have less load"),
+    Aspect(
+        "length of the burst",
+        "matters",
+        lambda experiment: _shown(experiment.settings.get("seconds")) if experiment.kind == "burst" else "",
+        "the longer, the longer is the queue",
+    ),
     Aspect(
         "input tokens",
         "matters",
@@ -203,6 +216,7 @@ ASPECTS: tuple[Aspect, ...] = (
     Aspect("host of onecat", "told", lambda experiment: experiment.environment.host),
 )
 _ARGUMENTS = "server_args"
+_ALSO_COMPARED = {"env", "layout", "runtime"}
 _READ_BY_ROWS = {"model", "gpus", "engine", "engine_version", "patches", "profile", "checkpoint", "release", "image"}
 
 
@@ -226,12 +240,27 @@ def _of_arguments(experiments: Sequence[Experiment]) -> Iterator[Difference]:
 
 def _of_the_rest(experiments: Sequence[Experiment]) -> Iterator[Difference]:
     """What else is known of the arms, told under its own name."""
-    names = dict.fromkeys(name for each in experiments for arm in each.environment.arms.values() for name in arm)
-    for name in names:
-        if name != _ARGUMENTS and name not in _READ_BY_ROWS:
-            values = tuple(map(_of_arms(name), experiments))
+    known = [[_flat(arm) for arm in each.environment.arms.values()] for each in experiments]
+    for name in dict.fromkeys(name for of_run in known for of_arm in of_run for name in of_arm):
+        head = name.partition(" ")[0]
+        if head != _ARGUMENTS and head not in _READ_BY_ROWS:
+            values = tuple(_joined(_shown(of_arm.get(name)) for of_arm in of_run) for of_run in known)
             if len(set(values)) > 1:
-                yield Difference(name.replace("_", " "), "told", values)
+                role: Role = "compared" if head in _ALSO_COMPARED else "told"
+                yield Difference(name.replace("_", " "), role, values)
+
+
+def _flat(document: Mapping[str, Any], head: str = "") -> dict[str, Any]:
+    """Plain data by paths, as `hardware gpus 0 power_limit_watts`; lists of texts stay whole."""
+    found: dict[str, Any] = {}
+    for name, value in document.items():
+        if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+            value = {str(place): each for place, each in enumerate(value)}
+        if isinstance(value, Mapping):
+            found.update(_flat(value, f"{head}{name} "))
+        else:
+            found[f"{head}{name}"] = value
+    return found
 
 
 def argument_values(arguments: Sequence[str]) -> dict[str, str]:

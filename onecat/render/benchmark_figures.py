@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from onecat.experiments.comparability import arrivals_text, objectives_text, prompts_text
-from onecat.experiments.records import Experiment, Objectives, Workload
+from onecat.experiments.records import Experiment, Kind, Objectives, Workload
 from onecat.experiments.report import Report, Series, moment
+from onecat.experiments.speed import METRICS
 from onecat.experiments.summary import Summary
 from onecat.observe.statistics import Estimate, Latencies, least_for_percentile
 
@@ -19,11 +20,13 @@ _SECONDS_FROM = 100.0
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure and its 95 % interval. interval: empty where there is none. value: as a number, in the row's unit."""
+    """A figure and its 95 % interval. interval: empty where there is none; note: why. value: as a number, in the row's
+    unit."""
 
     text: str
     interval: str = ""
     value: float | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def cell(estimate: Estimate | None, factor: float = 1.0) -> Cell:
         return Cell(NOTHING)
     scaled = estimate.scaled(factor)
     interval = f"{figure(scaled.low)}-{figure(scaled.high)}" if scaled.has_interval else ""
-    return Cell(figure(scaled.value), interval, scaled.value)
+    return Cell(figure(scaled.value), interval, scaled.value, estimate.note)
 
 
 def percent(value: float, digits: int = 1) -> str:
@@ -128,6 +131,15 @@ def _cells(found: Latencies, factor: float) -> tuple[Cell, ...]:
     return tuple(cell(each, factor) for each in (found.mean, found.p50, found.p90, found.p95, found.p99))
 
 
+def all_tables(report: Report) -> tuple[Table, ...]:
+    """All tables of a report in their order."""
+    paired = [paired_table(run.experiment) for run in report.runs]
+    are_paired = len(report.runs) == 1 and paired[0] is not None
+    changed = None if are_paired else change_table(report.series)
+    found = (*paired, *rate_tables(report.series), *latency_tables(report.series), changed)
+    return tuple(each for each in found if each is not None)
+
+
 def rate_tables(series: Sequence[Series]) -> tuple[Table, ...]:
     """Throughput with how many requests failed and, where there are objectives, how many requests kept them."""
     rows = []
@@ -154,7 +166,7 @@ def rate_tables(series: Sequence[Series]) -> tuple[Table, ...]:
 
 def change_table(series: Sequence[Series]) -> Table | None:
     """How much the other series differ from the first, in percent of it; None where there is nothing to compare."""
-    if len(series) < 2:
+    if len(series) < 2 or len({each.summary.answered > 0 for each in series}) > 1:
         return None
     reads: tuple[tuple[str, Callable[[Summary], Estimate]], ...] = (
         ("out tok/s", lambda each: each.output_rate),
@@ -183,6 +195,25 @@ def change_table(series: Sequence[Series]) -> Table | None:
     )
     head = tuple(name for name, _ in reads)
     return Table(f"Compared with {series[0].label}", head, tuple(rows), (note,) if note else ())
+
+
+def paired_table(experiment: Experiment) -> Table | None:
+    """By each metric how much faster B is, over pairs of blocks; None of what is no comparison of A with B."""
+    found = (experiment.verdict or {}).get("comparisons")
+    if experiment.kind != "ab" or not isinstance(found, dict):
+        return None
+    rows = []
+    for name, each in found.items():
+        if name in METRICS and isinstance(each, dict):
+            better = 1 if METRICS[name].higher_is_better else -1
+            value, low, high = (each.get(key) for key in ("percent", "low", "high"))
+            bounds = [] if low is None or high is None else sorted((better * low, better * high))
+            shown = NOTHING if value is None else percent(better * value)
+            interval = f"{bounds[0]:+.1f} to {bounds[1]:+.1f}" if bounds else ""
+            word = {"lower": -better, "higher": better}.get(str(each.get("word")))
+            told = {1: "faster", -1: "slower"}[word] if word else str(each.get("word", "")).replace("-", " ")
+            rows.append(Row(METRICS[name].title, (Cell(shown, interval, value), Cell(told))))
+    return Table("B compared with A", ("faster by", "shown"), tuple(rows)) if rows else None
 
 
 def _sentence(text: str) -> str:
@@ -221,8 +252,21 @@ def _typical(what: str, found: Latencies) -> str:
     return f"{what} after {figure(found.p50.value * factor)} {unit}{slow}"
 
 
+def _workload_texts(series: Sequence[Series]) -> Iterator[str]:
+    """Which requests were sent, those that differ only in their number together."""
+    alike: dict[Workload, list[Series]] = {}
+    for each in series:
+        alike.setdefault(replace(each.workload, requests=0), []).append(each)
+    for workload, found in alike.items():
+        numbers = sorted({each.workload.requests for each in found})
+        repetitions = {len(each.blocks) for each in found}
+        number = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+        again = f", {min(repetitions)} times" if len(repetitions) == 1 and min(repetitions) > 1 else ""
+        yield f"{number} requests of {workload_text(workload)}{again}"
+
+
 def workload_text(workload: Workload) -> str:
-    """Which requests were sent: `100 requests of random tokens, 512 in, 128 out`."""
+    """What is sent: `random tokens, 512 in, 128 out`."""
     lengths = []
     if workload.source == "random":
         spread = f" ±{workload.range_ratio:.0%}" if workload.range_ratio else ""
@@ -230,25 +274,56 @@ def workload_text(workload: Workload) -> str:
     if workload.output_tokens is not None:
         most = "" if workload.source == "random" and workload.ignore_eos else "at most "
         lengths.append(f"{most}{workload.output_tokens} out")
-    return ", ".join([f"{workload.requests} requests of {prompts_text(workload)}", *lengths])
+    return ", ".join([prompts_text(workload), *lengths])
 
 
 def conditions(experiment: Experiment, series: Sequence[Series]) -> Iterator[tuple[str, str]]:
     """The server and what was asked of it, as rows of (name, text)."""
-    own = list(series)
     for arm, known in experiment.environment.arms.items():
         text = server_text(known)
         if text:
             yield f"server {arm}".strip(), text
-    repetitions = {len(each.blocks) for each in own}
-    each_time = f", {min(repetitions)} times" if len(repetitions) == 1 and min(repetitions) > 1 else ""
-    for text in dict.fromkeys(workload_text(each.workload) for each in own):
-        yield "requests", text + each_time
-    yield "arrivals", "; ".join(dict.fromkeys(arrivals_text(each.arrivals) for each in own)) or NOTHING
+    yield from (("requests", text) for text in _workload_texts(series))
+    yield "arrivals", "; ".join(dict.fromkeys(arrivals_text(each.arrivals) for each in series)) or NOTHING
     warmed = sum(len(block.requests) for block in experiment.blocks if block.warm_up)
     yield "warm-up", f"{warmed} requests, not counted" if warmed else "none"
     if experiment.objectives != Objectives():
         yield "objectives", objectives_text(experiment.objectives)
+
+
+def report_title(report: Report) -> str:
+    """`Run of chat`, `3 runs compared`."""
+    if len(report.runs) > 1:
+        return f"{len(report.runs)} runs compared"
+    return experiment_title(report.runs[0].experiment)
+
+
+_TITLES: dict[Kind, str] = {
+    "run": "Run of {}",
+    "burst": "Burst on {}",
+    "ab": "A/B comparison of {}",
+    "sweep": "Sweep of {}",
+    "soak": "Soak of {}",
+}
+
+
+def experiment_title(experiment: Experiment) -> str:
+    """`Burst on chat`."""
+    whom = " and ".join(dict.fromkeys(each.endpoint for each in experiment.blocks))
+    return _TITLES[experiment.kind].format(whom or "nothing yet")
+
+
+def common_conditions(report: Report) -> Iterator[tuple[str, str]]:
+    """The conditions of all runs as rows of (name, text); what is only of some runs names them."""
+    several = len(report.runs) > 1
+    told: dict[tuple[str, str], list[str]] = {}
+    for place, run in enumerate(report.runs):
+        if several:
+            yield run.name, f"{experiment_title(run.experiment)}, {span_text(run.experiment)}"
+        for row in conditions(run.experiment, [each for each in report.series if each.run == place]):
+            told.setdefault(row, []).append(run.name)
+    for (name, text), runs in told.items():
+        yield name + (f" ({', '.join(runs)})" if len(runs) < len(report.runs) else ""), text
 
 
 def server_text(known: Mapping[str, Any]) -> str:

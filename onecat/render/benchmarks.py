@@ -33,17 +33,11 @@ def report_lines(report: Report, width: int = 80, *, verbose: bool = False) -> I
         text = f"not comparable: these runs differ in {', '.join(each.what for each in report.mattering)}"
         yield from _wrapped(text, width, "bold yellow", len("not comparable"))
         yield Line("")
-    several = len(report.runs) > 1
-    told: dict[tuple[str, str], list[str]] = {}
-    for place, run in enumerate(report.runs):
-        yield from _head(run.name, run.experiment, several, width)
-        if several:
-            yield from _named("file", run.file, width)
-        for row in figures.conditions(run.experiment, [each for each in report.series if each.run == place]):
-            told.setdefault(row, []).append(run.name)
-    for (name, text), runs in told.items():
-        of_some = f" ({', '.join(runs)})" if len(runs) < len(report.runs) else ""
-        yield from _named(name + of_some, text, width)
+    if len(report.runs) == 1:
+        title = figures.report_title(report)
+        yield from _wrapped(f"{title}, {figures.span_text(report.runs[0].experiment)}", width, "bold", len(title))
+    for name, text in figures.common_conditions(report):
+        yield from _named(name, text, width)
     yield from _differences(report, width)
     if not report.series:
         yield Line("")
@@ -118,21 +112,12 @@ def listing_lines(listing: Listing, width: int = 80) -> Iterator[Line]:
     yield Line("Show one: onecat bench report NAME; the last one: onecat bench report latest")
 
 
-def _head(name: str, experiment: Experiment, is_named: bool, width: int) -> Iterator[Line]:
-    whom = ", ".join(dict.fromkeys(each.endpoint for each in experiment.blocks))
-    title = f"{experiment.kind} of {whom}" if whom else experiment.kind
-    title = f"{name}: {title}" if is_named else title
-    yield from _wrapped(f"{title}, {figures.span_text(experiment)}", width, "bold", len(title))
-
-
 def _figures(report: Report, width: int) -> Iterator[Line]:
     yield Line("")
     if len(report.series) == 1:
         yield from _wrapped(figures.headline(report.series[0]), width, "", 0)
         yield Line("")
-    tables = [*figures.rate_tables(report.series), *figures.latency_tables(report.series)]
-    changed = figures.change_table(report.series)
-    for table in (*tables, *((changed,) if changed else ())):
+    for table in figures.all_tables(report):
         for piece in _in_width(table, width):
             yield from table_lines(piece, width)
     errors = list(figures.error_lines(report.series))

@@ -4,12 +4,24 @@ In: experiments that were read back. Out: a `Report`: series of alike blocks wit
 between the runs; curves for plots, thinned so that a hundred thousand requests stay small.
 """
 
-from onecat.experiments.report.curves import Cell, Errors, cumulative, errors_over_time, moment, over_time, sampled
+from onecat.experiments.report.curves import (
+    Cell,
+    Errors,
+    cumulative,
+    errors_over_time,
+    moment,
+    over_time,
+    sampled,
+    since_start,
+)
+from onecat.experiments.report.readings import READINGS, Reading
 from onecat.experiments.report.series import Report, Run, Series, load_curves, make_report
 
 __all__ = [
+    "READINGS",
     "Cell",
     "Errors",
+    "Reading",
     "Report",
     "Run",
     "Series",
@@ -20,4 +32,5 @@ __all__ = [
     "moment",
     "over_time",
     "sampled",
+    "since_start",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -93,24 +93,19 @@ def errors_over_time(sent: Sequence[tuple[float, Request]], columns: int) -> tup
 
 
 def sampled(
-    experiment: Experiment, keys: Sequence[str], points: int = 400
-) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Readings of the server over time: for each key that samples have, (seconds since the start, value).
+    experiment: Experiment, read: Callable[[Mapping[str, Any]], float | None], points: int = 300
+) -> tuple[tuple[float, float], ...]:
+    """A reading of the server over time: (seconds since the start, value) for each sample that has it.
 
-    keys: as `engine.running`, dots lead into nested objects and numbers into lists. Of many samples, as many as
-    `points` are kept, and of those that are put together the highest.
+    Of more samples than `points`, those next to one another are put together, and the highest is kept.
     """
     begin = moment(experiment.started_at)
-    found: dict[str, tuple[tuple[float, float], ...]] = {}
-    for key in keys:
-        read = []
-        for sample in experiment.samples:
-            value, at = _value(sample, key), _time(sample.get("time"))
-            if value is not None and at is not None:
-                read.append((at - begin, value))
-        if read:
-            found[key] = _thinned(read, points)
-    return found
+    found = []
+    for sample in experiment.samples:
+        at, value = _time(sample.get("time")), read(sample)
+        if value is not None and at is not None:
+            found.append((at - begin, value))
+    return _thinned(found, points)
 
 
 def moment(text: str) -> float:
@@ -125,18 +120,6 @@ def _time(value: Any) -> float | None:
         except ValueError:
             return None
     return float(value) if isinstance(value, int | float) else None
-
-
-def _value(sample: Any, key: str) -> float | None:
-    found = sample
-    for name in key.split("."):
-        if isinstance(found, Mapping):
-            found = found.get(name)
-        elif isinstance(found, list) and name.isdigit() and int(name) < len(found):
-            found = found[int(name)]
-        else:
-            return None
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
 def _logarithm(value: float) -> float:

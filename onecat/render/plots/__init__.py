@@ -23,8 +23,8 @@ from onecat.render.plots.charts import (
     chart_svg,
     swatch_svg,
 )
-from onecat.render.plots.markup import tag, text
-from onecat.render.plots.scales import Scale, fitting_scale, linear_scale, logarithmic_scale, time_scale
+from onecat.render.plots.markup import tag, text, void_tag
+from onecat.render.plots.scales import Scale, doubling_scale, fitting_scale, linear_scale, logarithmic_scale, time_scale
 
 __all__ = [
     "SERIES",
@@ -39,6 +39,7 @@ __all__ = [
     "Scale",
     "Whiskers",
     "chart_svg",
+    "doubling_scale",
     "fitting_scale",
     "linear_scale",
     "logarithmic_scale",
@@ -46,4 +47,5 @@ __all__ = [
     "tag",
     "text",
     "time_scale",
+    "void_tag",
 ]

@@ -20,7 +20,7 @@ SERIES = 6
 
 WIDTH, HEIGHT = 480, 300
 _NAMESPACE = "http://www.w3.org/2000/svg"
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 30, 46
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 20, 30, 46
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ def text(value: object) -> str:
     return html.escape(harmless(str(value), "\N{REPLACEMENT CHARACTER}"), quote=True)
 
 
-def tag(name: str, *content: str, **attributes: object) -> str:
+def tag(name: str, /, *content: str, **attributes: object) -> str:
     """An element. content: markup, made by `tag` or `text`.
 
     attributes: as values, escaped here; None leaves one out. `class_` is class, and other underscores are hyphens.
@@ -25,6 +25,6 @@ def tag(name: str, *content: str, **attributes: object) -> str:
     return f"<{name}{given}>{''.join(content)}</{name}>"
 
 
-def void_tag(name: str, **attributes: object) -> str:
+def void_tag(name: str, /, **attributes: object) -> str:
     """An element without content, closed so that both HTML's void elements and XML take it."""
     return tag(name, **attributes).removesuffix(f"></{name}>") + "/>"

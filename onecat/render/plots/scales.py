@@ -32,14 +32,16 @@ class Scale:
 
 
 def linear_scale(low: float, high: float, wanted: int = 5) -> Scale:
-    """A scale from a round number at or below `low` to one at or above `high`, with about so many ticks."""
+    """A scale from a half step at or below `low` to one at or above `high`, with about so many round ticks."""
     if high <= low:
         low, high = (low - abs(low) / 2, low + abs(low) / 2) if low else (0.0, 1.0)
     step = _round_step((high - low) / wanted)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    values = [number * step for number in range(first, last + 1)]
+    half = step / 2
+    start, end = math.floor(low / half + 1e-9) * half, math.ceil(high / half - 1e-9) * half
+    first, last = math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9)
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
-    return Scale(values[0], values[-1], tuple((value, _number(value, digits)) for value in values))
+    values = [round(number * step, digits) for number in range(first, last + 1)]
+    return Scale(start, end, tuple((value, _number(value, digits)) for value in values))
 
 
 def logarithmic_scale(low: float, high: float, wanted: int = 6) -> Scale:
