@@ -1,4 +1,4 @@
-"""`onecat export`: a deployment as files for nginx, systemd, Compose, Quadlet or Kubernetes; no host is touched."""
+"""`onecat export`: a deployment as files for nginx, systemd, Compose, Quadlet, Kubernetes, Prometheus or Grafana."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from onecat.deploy.export import ExportedFile, Form, Options, Request
 
-FORMS_HELP = "nginx, systemd, compose, quadlet or kubernetes."
+FORMS_HELP = "nginx, systemd, compose, quadlet, kubernetes, prometheus or grafana."
 
 
 def register(app: typer.Typer) -> None:
@@ -88,7 +88,7 @@ def export(
     elif output is None:
         print_files(chosen, files)
     else:
-        report(output, files, written or ())
+        report(output, files, written or (), chosen.first_step)
 
 
 def make_request(
@@ -158,9 +158,11 @@ def print_files(form: Form, files: Sequence[ExportedFile]) -> None:
     console.progress(f"to have them: onecat export {form.name} --output DIR, or --json")
 
 
-def report(directory: Path, files: Sequence[ExportedFile], written: Sequence[Path]) -> None:
-    """What was written where, and where to read on."""
+def report(
+    directory: Path, files: Sequence[ExportedFile], written: Sequence[Path], first_step: str | None = None
+) -> None:
+    """What was written where, and what to do with it."""
     for each in files:
         path = directory / each.path
         print(f"{'wrote' if path in written else 'same '}  {path}")
-    console.progress(f"what to do first stands at the top of {directory / files[0].path}")
+    console.progress(first_step or f"what to do first stands at the top of {directory / files[0].path}")

@@ -59,10 +59,12 @@ class Form:
     """A kind of export.
 
     name: as typed. summary: one line for the help. needs_container: whether only a server in a container can be
-    exported so. render: a pure function; it raises OnecatError for what this form cannot say.
+    exported so. render: a pure function; it raises OnecatError for what this form cannot say. first_step: what to do
+    with the files, where the first one does not say it at its top.
     """
 
     name: str
     summary: str
     needs_container: bool
     render: Callable[[Request], tuple[ExportedFile, ...]]
+    first_step: str | None = None
