@@ -36,7 +36,7 @@ class Endpoint:
     label: what it is called in reports. base_url: without /v1, as the machine that sends the load reaches it.
     model: the served name. tokenizer: a directory on the machine that sends the load, or None. key_file: a file of this
     machine with the API key, or None; key: the key itself, where it is known otherwise. server_name: the Host header,
-    where nginx chooses by it.
+    where nginx chooses by it. verify: whether a certificate must be for the name in base_url.
     """
 
     label: str
@@ -46,6 +46,7 @@ class Endpoint:
     key_file: str | None = None
     server_name: str | None = None
     key: ApiKey | None = None
+    verify: bool = True
 
 
 @dataclass(frozen=True)

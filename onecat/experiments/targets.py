@@ -56,7 +56,8 @@ class Target:
     """A server and what sends load to it.
 
     endpoint: as the sending machine reaches it. arm: what is known of it, for `Environment.arms`. machine: which sends
-    the load. sender: what by. tokenizer_words: how the server reads its tokenizer. store, release: of a deployment.
+    the load. sender: what by. tokenizer_words: how the server reads its tokenizer. store, release: of a deployment;
+    max_model_len: tokens of its longest request, where its arguments or its plan say so.
     """
 
     endpoint: Endpoint
@@ -66,6 +67,7 @@ class Target:
     tokenizer_words: tuple[str, ...] = ()
     store: DeploymentStore | None = None
     release: Release | None = None
+    max_model_len: int | None = None
 
 
 def deployment_target(
@@ -99,8 +101,10 @@ def deployment_target(
         base_url=_front_url(store, release) if through_nginx else release.server_url,
         model=release.model,
         tokenizer=_tokenizer(request),
-        server_name=release.server_name if through_nginx and release.server_name != "_" else None,
+        server_name=_site_name(release) if through_nginx else None,
         key=_key(request, release, through_nginx),
+        # The certificate is for a name, and we go to an address of our own host.
+        verify=not (through_nginx and release.endpoint.startswith("https:")),
     )
     sender = _sender(machine, release, request)
     python = sender.python if isinstance(sender, NativeSender) else None
@@ -113,6 +117,7 @@ def deployment_target(
         tokenizer_words=_tokenizer_words(request.plan.server_args),
         store=store,
         release=release,
+        max_model_len=_longest(request),
     )
 
 
@@ -266,6 +271,11 @@ def _front_url(store: DeploymentStore, release: Release) -> str:
     return release.endpoint
 
 
+def _site_name(release: Release) -> str | None:
+    """A name by which nginx tells the site from others at its address; None where it has none."""
+    return next((each for each in release.server_name.split() if each != "_" and "*" not in each), None)
+
+
 def _key(request: UpRequest, release: Release, through_nginx: bool) -> ApiKey | None:
     """The key that what is loaded wants to hear: a client's where nginx checks those, else the server's."""
     from onecat.deploy.client_keys import read_client_keys
@@ -291,6 +301,11 @@ def _tokenizer(request: UpRequest) -> str:
     if mount is not None and (named == mount or named.startswith(f"{mount}/")):
         return plan.model_directory + named[len(mount) :]
     return named
+
+
+def _longest(request: UpRequest) -> int | None:
+    given = _value(request.plan.server_args, "--max-model-len")
+    return int(given) if given is not None and given.isdigit() else request.plan.max_model_len
 
 
 def _tokenizer_words(server_args: Sequence[str]) -> tuple[str, ...]:

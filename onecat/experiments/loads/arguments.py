@@ -39,6 +39,8 @@ def bench_argv(
         argv.append("--ignore-eos")
     if endpoint.server_name is not None:
         argv += ["--header", f"Host={endpoint.server_name}"]
+    if not endpoint.verify:
+        argv.append("--insecure")
     if arrivals.concurrency is not None:
         argv += ["--max-concurrency", str(arrivals.concurrency)]
     if arrivals.rate is not None:

@@ -1,0 +1,137 @@
+"""`onecat bench run`: how quick a server is under load."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from onecat.cli import bench_options as options
+from onecat.cli import console
+from onecat.cli.machines import HostOption
+
+_REQUESTS_EACH, _LEAST_REQUESTS, _RATE_SECONDS = 10, 50, 60.0
+
+
+def add_to(group: typer.Typer) -> None:
+    group.command("run", help="Measure a deployment under load: latencies, throughput, errors, with intervals.")(run)
+
+
+def run(
+    name: options.NameArgument = None,
+    config: options.ConfigOption = None,
+    hosts: HostOption = None,
+    concurrency: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--concurrency",
+            metavar="N",
+            help="Requests at once, a new one for each answer; several (1,8,32): one after the other.  [default: 8]",
+        ),
+    ] = None,
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rate", metavar="R", help="Requests a second, answered or not (Poisson); several: one after the other."
+        ),
+    ] = None,
+    burstiness: Annotated[
+        float,
+        typer.Option(
+            "--burstiness", min=0.01, help="Of --rate: less than 1 comes in bursts, more is more even (gamma)."
+        ),
+    ] = 1.0,
+    requests: Annotated[
+        int | None,
+        typer.Option(
+            "--requests", "-n", min=1, help="In a block.  [default: 10 for each at once, 60 s of a rate; at least 50]"
+        ),
+    ] = None,
+    repetitions: Annotated[
+        int, typer.Option("--repetitions", min=1, help="Blocks of each level; intervals come from their spread.")
+    ] = 3,
+    warm_up: Annotated[
+        int | None,
+        typer.Option(
+            "--warm-up", min=0, help="Requests before each level that do not count.  [default: as many as are at once]"
+        ),
+    ] = None,
+    goodput: options.GoodputOption = None,
+    prompts: options.PromptsOption = None,
+    sharegpt: options.ShareGptOption = None,
+    input_tokens: options.InputOption = None,
+    output_tokens: options.OutputOption = None,
+    range_ratio: options.RangeOption = 0.0,
+    chat: options.ChatOption = False,
+    stop_at_eos: options.EosOption = False,
+    seed: options.SeedOption = 0,
+    direct: options.DirectOption = False,
+    endpoint: options.EndpointOption = None,
+    model: options.ModelOption = None,
+    tokenizer: options.TokenizerOption = None,
+    key_file: options.KeyOption = None,
+    image: options.ImageOption = None,
+    foreign: options.ForeignOption = False,
+    request_timeout: options.TimeoutOption = 600.0,
+    pin: options.PinOption = True,
+    output: options.OutputFileOption = None,
+    as_json: options.JsonOption = False,
+) -> None:
+    levels = options.levels_of(concurrency, rate, burstiness)
+    objectives = options.objectives_of(goodput)
+    wanted = options.Wanted(
+        name, config, tuple(hosts or ()), endpoint, model, tokenizer, key_file, image, foreign, direct
+    )
+    from onecat.errors import ExitCode, OnecatError
+    from onecat.experiments.results import ResultFile
+    from onecat.experiments.running import Design, design_document, run_design
+    from onecat.experiments.targets import environment_of, open_driver
+
+    console.end_like_ctrl_c()
+    at_once = max((each.concurrency or 1 for each in levels), default=1)
+    number = requests or max(
+        _LEAST_REQUESTS,
+        _REQUESTS_EACH * at_once,
+        round(_RATE_SECONDS * max((each.rate or 0.0 for each in levels), default=0.0)),
+    )
+    with options.open_bench_target(wanted) as target:
+        workload = options.workload_of(
+            prompts=prompts,
+            sharegpt=sharegpt,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            range_ratio=range_ratio,
+            chat=chat,
+            stop_at_eos=stop_at_eos,
+            seed=seed,
+            requests=number,
+            longest=target.max_model_len,
+        )
+        design = Design(workload, levels, repetitions, at_once if warm_up is None else warm_up)
+        path = options.result_path(output, "run", target)
+        console.progress(f"load on {target.endpoint.base_url}: starting the engine's own benchmark")
+        cut = False
+        with open_driver(target, request_seconds=request_timeout, pin=pin) as driver:
+            console.progress(driver.describe()["pinning"])
+            environment = environment_of(driver, {"": target})
+            settings = {"target": wanted.document(), "design": design_document(design)}
+            with ResultFile.create(path, "run", environment, settings, objectives) as results:
+                try:
+                    run_design(driver, target.endpoint, design, results, console.progress)
+                    results.finish(None)
+                except KeyboardInterrupt:
+                    cut = True
+    experiment = options.read_back(path)
+    note = "cut short by Ctrl-C: blocks that were not whole do not count" if cut else ""
+    options.print_experiment(experiment, path, as_json, note=note)
+    if cut:
+        raise typer.Exit(130)
+    sent = [each for block in experiment.blocks if not block.warm_up for each in block.requests]
+    if sent and all(each.error is not None for each in sent):
+        raise OnecatError(
+            "no request was answered",
+            where=target.endpoint.base_url,
+            details=sorted({each.message for each in sent})[:3],
+            next_steps=[f"onecat status {target.endpoint.label}"] if wanted.endpoint is None else [],
+            code=ExitCode.NO,
+        )
