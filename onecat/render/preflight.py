@@ -47,10 +47,14 @@ def _verdict(report: PreflightReport, width: int) -> Iterator[Line]:
     lost = [host.name for host in report.hosts if not host.reachable]
     if counts["fail"] or lost:
         word, style = "not fit for traffic", STYLES["fail"]
+    elif report.undecided:
+        word, style = "no failure found, and not all was looked at", STYLES["warn"]
     elif counts["warn"]:
         word, style = "fit for traffic, with warnings", STYLES["warn"]
     else:
         word, style = "fit for traffic", STYLES["pass"]
+    if report.undecided and not lost:
+        told += f"; not made: {', '.join(report.undecided)}"
     if lost:
         told += f"; not reachable: {', '.join(lost)}"
     yield from wrapped_lines(f"{report.deployment}: {word} ({told})", width, "", "  ", style, columns_of(word) + 200)

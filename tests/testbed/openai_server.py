@@ -8,7 +8,8 @@ needs (model, --host, --port, --served-model-name) and these, which make it misb
   --busy SECONDS        print nothing but use CPU for so long before serving
   --chatty SECONDS      print a line now and then, and use no CPU, for so long before serving
   --say-file FILE       print the lines of a file before anything else, as those of a real engine
-  --answer MODE         words (default) | repeated | nan | no-logprobs | no-chat-template | error
+  --answer MODE         words (default) | repeated | nan | no-logprobs | no-chat-template | error | endless (cut off at
+                        max_tokens) | changing (another text each time) | empty
   --orphans             the child ignores SIGTERM and the parent's death
   --die-when-asked      exit with status 1 at the first question
   --errors-after N      answer 500 once N questions were answered
@@ -137,8 +138,11 @@ def handler_for(options: argparse.Namespace) -> type[BaseHTTPRequestHandler]:
                 self._send(200, json.dumps(self._answer(self.path, words)))
 
         def _words(self, request: dict[str, object]) -> list[str]:
-            count = int(str(request["max_tokens"])) if request.get("ignore_eos") else len(WORDS)
-            return ["!"] * count if options.answer == "repeated" else [WORDS[at % len(WORDS)] for at in range(count)]
+            cut_off = options.answer == "endless" or request.get("ignore_eos")
+            count = int(str(request["max_tokens"])) if cut_off else len(WORDS)
+            first = self.server.begun if options.answer == "changing" else 0
+            same = {"repeated": "!", "empty": ""}.get(options.answer)
+            return [WORDS[(first + at) % len(WORDS)] if same is None else same for at in range(count)]
 
         def _answer(self, path: str, tokens: list[str]) -> dict[str, object]:
             value = float("nan") if options.answer == "nan" else -0.5
@@ -148,7 +152,7 @@ def handler_for(options: argparse.Namespace) -> type[BaseHTTPRequestHandler]:
             else:
                 logprobs = {"content": [{"token": token, "logprob": value} for token in tokens]}
                 choice = {"message": {"role": "assistant", "content": "".join(tokens)}}
-            choice |= {"index": 0, "finish_reason": "length"}
+            choice |= {"index": 0, "finish_reason": "stop" if len(tokens) == len(WORDS) else "length"}
             if options.answer != "no-logprobs":
                 choice["logprobs"] = logprobs
             return {"object": "chat.completion", "choices": [choice], "usage": {"completion_tokens": len(tokens)}}

@@ -62,7 +62,7 @@ class Need:
 
     def __call__(self, look: Look) -> str | None:
         found = look.observed[self.kind]
-        return found.reason if isinstance(found, Unknown) else None
+        return "; ".join((found.reason, *found.evidence[:1])) if isinstance(found, Unknown) else None
 
 
 def needs(*kinds: type[Any]) -> tuple[Need, ...]:

@@ -10,6 +10,8 @@ from onecat.live.preflight.look import Look
 
 GROUPS = ("host", "model", "server", "answers", "load", "nginx", "log")
 """In the order of a page."""
+ESSENTIAL = ("preflight.health", "preflight.answer", "preflight.concurrency", "preflight.log")
+"""Checks without which nobody can say that a deployment is fit."""
 
 
 @functools.cache

@@ -6,28 +6,35 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from onecat.doctor import Finding, HostReport, summary
-from onecat.live.preflight.registry import groups
+from onecat.live.preflight.registry import ESSENTIAL, groups
 
 PREFLIGHT_SCHEMA = "onecat.preflight/1"
 
 
 @dataclass(frozen=True)
 class PreflightReport:
-    """What was found of a deployment. releases: the number of the one that serves, by host.
-
-    load: what was asked of it, in words; None where nothing was.
-    """
+    """What was found of a deployment. releases: the number of the one that serves, by host. limits: those that counted,
+    by name."""
 
     deployment: str
     hosts: tuple[HostReport, ...]
     releases: dict[str, int]
     limits: dict[str, Any]
-    load: str | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The findings of all hosts."""
         return tuple(finding for host in self.hosts for finding in host.findings)
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """The essential checks that were not made on some host that was reached."""
+        reached = [host for host in self.hosts if host.reachable]
+        return tuple(
+            check
+            for check in ESSENTIAL
+            if not all(any(each.check == check and each.status != "skip" for each in host.findings) for host in reached)
+        )
 
 
 def preflight_document(report: PreflightReport) -> dict[str, Any]:
@@ -37,7 +44,7 @@ def preflight_document(report: PreflightReport) -> dict[str, Any]:
         "schema": PREFLIGHT_SCHEMA,
         "deployment": report.deployment,
         "limits": report.limits,
-        "load": report.load,
+        "undecided": list(report.undecided),
         "hosts": [
             {
                 "name": host.name,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from onecat.doctor import Verdict, check
 from onecat.live.preflight.look import Look, needs
 from onecat.live.preflight.observing.load import LoadSeen
+from onecat.observe.bottleneck import read_bottleneck
 from onecat.observe.statistics import (
     Estimate,
     errors_by_kind,
@@ -15,6 +16,7 @@ from onecat.observe.statistics import (
     share_interval,
 )
 
+LEAST_SAMPLES = 3
 _LATE_SHARE = 0.01
 """P99 is above a limit when more than this share of the requests is."""
 
@@ -42,6 +44,7 @@ def concurrency(look: Look) -> Iterator[Verdict]:
     evidence = [
         f"sent to {seen.url} by {seen.driver}",
         f"{len(requests)} requests of {seen.input_tokens} tokens in {seen.block.seconds:.1f} s, {_rate(seen)}",
+        *under_load(seen),
     ]
     option = look.host_option
     fix = (f"onecat bench run {look.name}{option}", f"onecat top {look.name}{option}   (while that runs)")
@@ -76,6 +79,13 @@ def concurrency(look: Look) -> Iterator[Verdict]:
             evidence=(found.note or "the limit lies within the interval", *evidence),
             fix=(f"send more: onecat preflight {look.name}{option} --only preflight.concurrency --requests {more}",),
         )
+
+
+def under_load(seen: LoadSeen) -> tuple[str, ...]:
+    """What held the server back meanwhile, by the samples; nothing where those are too few."""
+    if len(seen.samples) < LEAST_SAMPLES:
+        return ()
+    return (f"under load: {read_bottleneck(seen.samples).sentence}",)
 
 
 def _seconds(found: Estimate) -> str:

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from onecat.doctor import Verdict, check
 from onecat.doctor.units import GIB
+from onecat.live.preflight.checks.concurrency import LEAST_SAMPLES, under_load
 from onecat.live.preflight.look import Look, needs
 from onecat.live.preflight.observing.load import LoadSeen
 from onecat.observe.bottleneck import Reading, read_bottleneck
 from onecat.observe.metrics import GpuSample
-
-LEAST_SAMPLES = 3
 
 
 @check(
@@ -31,7 +30,7 @@ def utilization(look: Look) -> Iterator[Verdict]:
     memory, its clocks, and what the driver says why they are low. Limit: preflight.least_utilization."""
     seen = look.of(LoadSeen)
     if look.profile.hardware.accelerator == "none":
-        yield Verdict("skip", f"Not checked: the profile {look.profile.name} uses no GPU", evidence=_reading(seen))
+        yield Verdict("skip", f"Not checked: the profile {look.profile.name} uses no GPU", evidence=under_load(seen))
         return
     if len(seen.samples) < LEAST_SAMPLES:
         why = seen.no_samples or f"the load was over after {seen.block.seconds:.1f} s: too short to watch"
@@ -42,7 +41,7 @@ def utilization(look: Look) -> Iterator[Verdict]:
         for gpu in sample.gpus or ():
             by_gpu.setdefault(gpu.index, []).append(gpu)
     if not by_gpu:
-        yield Verdict("skip", "Not checked: no GPU was seen while the load ran", evidence=_reading(seen))
+        yield Verdict("skip", "Not checked: no GPU was seen while the load ran", evidence=under_load(seen))
         return
     for index, samples in sorted(by_gpu.items()):
         yield _of_gpu(look, index, samples)
@@ -75,10 +74,3 @@ def _throttled(reading: Reading) -> str | None:
     if reading.bottleneck == "throttling":
         return reading.sentence
     return next((sentence for kind, sentence in reading.also if kind == "throttling"), None)
-
-
-def _reading(seen: LoadSeen) -> tuple[str, ...]:
-    """What holds the server back, by the samples."""
-    if len(seen.samples) < LEAST_SAMPLES:
-        return ()
-    return (f"under load: {read_bottleneck(seen.samples).sentence}",)

@@ -115,4 +115,4 @@ def _sha256(subject: Subject, path: str) -> str | None:
 
 def _tell(subject: Subject, manifests: tuple[Manifest, ...], size: int) -> None:
     names = ", ".join(each.name for each in manifests)
-    subject.tell(f"comparing up to {size / 1e9:.1f} GB of the model with {names}")
+    subject.tell(f"comparing {size / 1e9:.1f} GB of the model with {names}" if size > 10**8 else f"reading {names}")

@@ -38,6 +38,8 @@ class Observer:
             return Unknown(error.found, error.details)
         except OSError as error:
             return Unknown(f"{error.filename or subject.look.host}: {error.strerror or error}")
+        except Exception as error:  # noqa: BLE001 - what cannot be observed must not hide what can
+            return Unknown("onecat has a fault in looking at it", (f"{type(error).__name__}: {error}",))
 
 
 def observer(kind: type[Any], place: int) -> Callable[[_Function], _Function]:
