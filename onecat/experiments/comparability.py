@@ -151,6 +151,12 @@ def _load_driver(experiment: Experiment) -> str:
 
 ASPECTS: tuple[Aspect, ...] = (
     Aspect("prompts", "matters", _of_workloads(prompts_text), "other prompts are other work"),
+    Aspect(
+        "API",
+        "matters",
+        _of_workloads(lambda each: "chats" if each.chat else "texts"),
+        "a chat's template adds tokens to each prompt",
+    ),
     Aspect("requests in a block", "matters", _requests, "the begin and the end of a block have less load"),
     Aspect(
         "length of the burst",
@@ -247,7 +253,7 @@ def _of_the_rest(experiments: Sequence[Experiment]) -> Iterator[Difference]:
             values = tuple(_joined(_shown(of_arm.get(name)) for of_arm in of_run) for of_run in known)
             if len(set(values)) > 1:
                 role: Role = "compared" if head in _ALSO_COMPARED else "told"
-                yield Difference(name.replace("_", " "), role, values)
+                yield Difference(name if head == "env" else name.replace("_", " "), role, values)
 
 
 def _flat(document: Mapping[str, Any], head: str = "") -> dict[str, Any]:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from onecat.errors import ExitCode, OnecatError
 from onecat.experiments import result_lines
@@ -182,6 +182,13 @@ class Outline:
     experiment: Experiment
     is_running: bool
     bytes: int
+
+    @property
+    def state(self) -> Literal["finished", "runs", "cut off"]:
+        """Whether it is finished; if not, whether it goes on or was cut off and can be resumed."""
+        if self.experiment.finished_at is not None:
+            return "finished"
+        return "runs" if self.is_running else "cut off"
 
 
 def read_outline(path: Path) -> Outline:

@@ -8,7 +8,7 @@ from typing import Any
 
 from onecat.experiments.comparability import arrivals_text, objectives_text, prompts_text
 from onecat.experiments.records import Experiment, Kind, Objectives, Workload
-from onecat.experiments.report import Report, Series, moment
+from onecat.experiments.report import Report, Series, alike_in_first, moment
 from onecat.experiments.speed import METRICS
 from onecat.experiments.summary import Summary
 from onecat.observe.statistics import Estimate, Latencies, least_for_percentile
@@ -135,7 +135,7 @@ def all_tables(report: Report) -> tuple[Table, ...]:
     """All tables of a report in their order."""
     paired = [paired_table(run.experiment) for run in report.runs]
     are_paired = len(report.runs) == 1 and paired[0] is not None
-    changed = None if are_paired else change_table(report.series)
+    changed = None if are_paired else change_table(report)
     found = (*paired, *rate_tables(report.series), *latency_tables(report.series), changed)
     return tuple(each for each in found if each is not None)
 
@@ -164,37 +164,36 @@ def rate_tables(series: Sequence[Series]) -> tuple[Table, ...]:
     return (throughput, Table("Kept the objectives", ("requests/s", "% of all"), tuple(good)))
 
 
-def change_table(series: Sequence[Series]) -> Table | None:
-    """How much the other series differ from the first, in percent of it; None where there is nothing to compare."""
-    if len(series) < 2 or len({each.summary.answered > 0 for each in series}) > 1:
-        return None
-    reads: tuple[tuple[str, Callable[[Summary], Estimate]], ...] = (
-        ("out tok/s", lambda each: each.output_rate),
-        ("first p50", lambda each: each.ttft.p50),
-        ("first p99", lambda each: each.ttft.p99),
-        ("end p50", lambda each: each.end_to_end.p50),
-        ("end p99", lambda each: each.end_to_end.p99),
-    )
-    first = series[0].summary
-    rows = []
-    for each in series[1:]:
-        cells = [
-            Cell(
-                difference_text(read(each.summary).value, read(first).value) or NOTHING, value=read(each.summary).value
-            )
-            for _, read in reads
-        ]
-        rows.append(Row(each.label, tuple(cells)))
-    note = (
-        ""
-        if len({each.run for each in series}) == 1
-        else (
+_CHANGES: tuple[tuple[str, Callable[[Summary], Estimate]], ...] = (
+    ("out tok/s", lambda each: each.output_rate),
+    ("first p50", lambda each: each.ttft.p50),
+    ("first p99", lambda each: each.ttft.p99),
+    ("end p50", lambda each: each.end_to_end.p50),
+    ("end p99", lambda each: each.end_to_end.p99),
+)
+
+
+def change_table(report: Report) -> Table | None:
+    """By how much figures differ, in percent: those of later runs from the first run's for the same load, or those of
+    the arms of one run from its first. None where nothing is alike."""
+    if len(report.runs) > 1:
+        pairs = alike_in_first(report)
+        whom = report.runs[0].name
+        note = (
             "Measured at different times, these may differ by more than by what was changed; "
             "onecat bench ab measures in pairs and tests the difference."
         )
-    )
-    head = tuple(name for name, _ in reads)
-    return Table(f"Compared with {series[0].label}", head, tuple(rows), (note,) if note else ())
+    else:
+        first = report.series[:1]
+        pairs = tuple((first[0], each) for each in report.series[1:] if each.arrivals == first[0].arrivals)
+        whom, note = first[0].label if first else "", ""
+    rows = []
+    for one, other in pairs:
+        texts = (difference_text(read(other.summary).value, read(one.summary).value) for _, read in _CHANGES)
+        rows.append(Row(other.label, tuple(Cell(text or NOTHING) for text in texts)))
+    if not rows:
+        return None
+    return Table(f"Compared with {whom}", tuple(name for name, _ in _CHANGES), tuple(rows), (note,) if note else ())
 
 
 def paired_table(experiment: Experiment) -> Table | None:
@@ -213,7 +212,9 @@ def paired_table(experiment: Experiment) -> Table | None:
             word = {"lower": -better, "higher": better}.get(str(each.get("word")))
             told = {1: "faster", -1: "slower"}[word] if word else str(each.get("word", "")).replace("-", " ")
             rows.append(Row(METRICS[name].title, (Cell(shown, interval, value), Cell(told))))
-    return Table("B compared with A", ("faster by", "shown"), tuple(rows)) if rows else None
+    decides = METRICS.get(str((experiment.verdict or {}).get("metric")))
+    note = (f"The verdict is by {decides.title}.",) if decides else ()
+    return Table("B compared with A", ("faster by", "shown"), tuple(rows), note) if rows else None
 
 
 def _sentence(text: str) -> str:

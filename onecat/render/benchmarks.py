@@ -99,11 +99,10 @@ def listing_lines(listing: Listing, width: int = 80) -> Iterator[Line]:
         return
     longest = max((len(each.path.stem) for each in listing.files), default=0)
     for each in listing.files:
-        state = "finished" if each.experiment.finished_at else "runs" if each.is_running else "cut off"
-        style = {"finished": "", "runs": "cyan", "cut off": "yellow"}[state]
-        text = f"{state:<9} {each.path.stem:<{longest}}"
+        style = {"finished": "", "runs": "cyan", "cut off": "yellow"}[each.state]
+        text = f"{each.state:<9} {each.path.stem:<{longest}}"
         more = "; ".join(list(figures.verdict_lines(each.experiment.verdict))[:1])
-        yield Line(text, style, len(state))
+        yield Line(text.rstrip(), style, len(each.state))
         if more:
             yield from map(Line, columns.wrap(more, width, " " * 10, " " * 10))
     for path, why in listing.others:

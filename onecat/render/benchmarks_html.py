@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 
 from onecat.experiments.comparability import Difference
@@ -84,9 +85,7 @@ def _difference_table(found: Sequence[Difference], names: Sequence[str]) -> str:
         why = tag("small", text(each.why)) if each.why and each.role == "matters" else ""
         cells = (tag("td", text(value), class_="text") for value in each.values)
         look = "matters" if each.role == "matters" else None
-        rows.append(
-            tag("tr", tag("th", text(each.what), tag("br") if why else "", why, scope="row"), *cells, class_=look)
-        )
+        rows.append(tag("tr", tag("th", text(each.what), why, scope="row"), *cells, class_=look))
     return tag("div", tag("table", head, tag("tbody", *rows)), class_="wide", tabindex="0")
 
 
@@ -113,7 +112,7 @@ def _table(table: figures.Table) -> str:
 
 def _cell(name: str, cell: figures.Cell) -> str:
     is_bad = name == "failed" and bool(cell.value)
-    interval = tag("small", text(cell.interval.replace("-", "\N{EN DASH}"))) if cell.interval else ""
+    interval = tag("small", text(re.sub(r"(?<=\d)-", "\N{EN DASH}", cell.interval))) if cell.interval else ""
     return tag("td", text(cell.text), interval, class_="bad" if is_bad else None, title=cell.note or None)
 
 

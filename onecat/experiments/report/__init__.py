@@ -15,7 +15,7 @@ from onecat.experiments.report.curves import (
     since_start,
 )
 from onecat.experiments.report.readings import READINGS, Reading
-from onecat.experiments.report.series import Report, Run, Series, load_curves, make_report
+from onecat.experiments.report.series import Report, Run, Series, alike_in_first, drawn, load_curves, make_report
 
 __all__ = [
     "READINGS",
@@ -25,7 +25,9 @@ __all__ = [
     "Report",
     "Run",
     "Series",
+    "alike_in_first",
     "cumulative",
+    "drawn",
     "errors_over_time",
     "load_curves",
     "make_report",

@@ -60,6 +60,46 @@ def make_report(runs: Sequence[Run]) -> Report:
     return Report(tuple(runs), tuple(series), found)
 
 
+def drawn(report: Report, most: int) -> tuple[Series, ...]:
+    """At most so many series, for charts that would show nothing with more: of each run evenly many, from its first to
+    its last."""
+    if len(report.series) <= most:
+        return report.series
+    share = max(1, most // len(report.runs))
+    chosen = [place for run in range(len(report.runs)) for place in _evenly(report.series, run, share)]
+    return tuple(report.series[place] for place in chosen[:most])
+
+
+def _evenly(series: Sequence[Series], run: int, share: int) -> list[int]:
+    places = [place for place, each in enumerate(series) if each.run == run]
+    if len(places) <= share:
+        return places
+    if share == 1:
+        return places[-1:]
+    return [places[round(step * (len(places) - 1) / (share - 1))] for step in range(share)]
+
+
+def alike_in_first(report: Report) -> tuple[tuple[Series, Series], ...]:
+    """(series of the first run, series of a later one) that were asked the same: alike arms, arrivals and lengths.
+
+    Where each run has but one series, these are alike.
+    """
+    first = [each for each in report.series if each.run == 0]
+    later = [each for each in report.series if each.run > 0]
+    if len(report.series) == len(report.runs) and first:
+        return tuple((first[0], each) for each in later)
+    found = []
+    for each in later:
+        same = [one for one in first if _asked(one) == _asked(each)]
+        if same:
+            found.append((same[0], each))
+    return tuple(found)
+
+
+def _asked(series: Series) -> tuple[object, ...]:
+    return (series.arm, series.arrivals, _without_number(series.workload))
+
+
 def load_curves(series: Sequence[Series]) -> tuple[tuple[str, tuple[Series, ...]], ...]:
     """Series that differ only in how many requests were sent at once, by rising number, with what they have in common.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from onecat.experiments.records import Objectives, Request
-from onecat.experiments.report import Report, Series, cumulative
+from onecat.experiments.report import Report, Series, cumulative, drawn
 from onecat.render import benchmark_figures as figures
 from onecat.render.benchmark_charts.figure import Figure, axis_label, left_out, legend, unit_for
 from onecat.render.plots import SERIES, Axis, Chart, Dots, Mark, Path, Rule, fitting_scale, linear_scale
@@ -46,7 +46,7 @@ DISTRIBUTIONS = (
 
 def figures_of(report: Report) -> Iterator[Figure]:
     """A chart for each latency that was measured."""
-    shown = report.series[:SERIES]
+    shown = drawn(report, SERIES)
     for each in DISTRIBUTIONS:
         curves = {place: _curve(series, each) for place, series in enumerate(shown)}
         if any(curves.values()):
@@ -60,7 +60,7 @@ def figures_of(report: Report) -> Iterator[Figure]:
             limit = each.limit(objectives.pop()) if len(objectives) == 1 else None
             note = (
                 f"At each time, the % of the {each.what} that took at most that long. Dots: p50, p90, p99."
-                f"{left_out(report.series)}"
+                f"{left_out(report)}"
             )
             yield Figure(_chart(each, shown, scaled, unit, limit), legend(shown), note)
 

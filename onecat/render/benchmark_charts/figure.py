@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onecat.experiments.report import Series
+from onecat.experiments.report import Report, Series, drawn
 from onecat.render.plots import SERIES, Chart, Scale
 
 _SECONDS_FROM = 100.0
@@ -36,6 +36,7 @@ def legend(shown: Sequence[Series]) -> tuple[tuple[int, str], ...]:
     return tuple((place, each.label) for place, each in enumerate(shown)) if len(shown) > 1 else ()
 
 
-def left_out(series: Sequence[Series]) -> str:
+def left_out(report: Report) -> str:
     """What a note says where not all series are drawn; it begins with a space."""
-    return f" The first {SERIES} of {len(series)} are drawn; all are in the tables." if len(series) > SERIES else ""
+    number, shown = len(report.series), len(drawn(report, SERIES))
+    return f" {shown} of {number} are drawn; all are in the tables." if shown < number else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onecat.experiments.report import Cell, Report, errors_over_time, over_time, since_start
+from onecat.experiments.report import Cell, Report, drawn, errors_over_time, over_time, since_start
 from onecat.render import benchmark_figures as figures
 from onecat.render.benchmark_charts.figure import Figure, axis_label, left_out, legend, unit_for
 from onecat.render.plots import SERIES, Axis, Chart, Crosses, Dots, Mark, fitting_scale, time_scale
@@ -17,7 +17,7 @@ _TOGETHER = "Each dot is one request, or several near to one another (the strong
 
 def figures_of(report: Report) -> Iterator[Figure]:
     """One chart of all series; of several runs, each from its own start."""
-    shown = report.series[:SERIES]
+    shown = drawn(report, SERIES)
     sent = [since_start(report.runs[each.run].experiment, each.blocks) for each in shown]
     cells = [over_time(each, _COLUMNS, _PLACES) for each in sent]
     if not any(cells):
@@ -52,7 +52,7 @@ def figures_of(report: Report) -> Iterator[Figure]:
             told,
         ),
         legend(shown),
-        " ".join(filter(None, notes)) + left_out(report.series),
+        " ".join(filter(None, notes)) + left_out(report),
     )
 
 

@@ -252,9 +252,8 @@ def _rule(mark: Rule, frame: _Frame) -> Iterator[str]:
         yield void_tag("path", d=f"M{at} {_n(frame.top)}V{_n(frame.bottom)}", class_="rule")
         is_right = frame.horizontal.position(mark.value) > 0.6
         place = frame.x(mark.value) + (-4 if is_right else 4)
-        yield tag(
-            "text", text(mark.label), x=_n(place), y=_n(frame.top + 10), class_="tick end" if is_right else "tick"
-        )
+        look = "tick end" if is_right else "tick"
+        yield tag("text", text(mark.label), x=_n(place), y=_n(frame.bottom - 7), class_=look)
     else:
         at = _n(frame.y(mark.value))
         yield void_tag("path", d=f"M{_n(frame.left)} {at}H{_n(frame.right)}", class_="rule")

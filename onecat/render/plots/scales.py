@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 _WIDE = 30.0
 """A range whose ends differ by more than this factor is shown on a logarithmic axis."""
-_TIME_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
+_TIME_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 20, 30)
 _TIME_UNITS = ((1, "s", 180.0), (60, "min", 3 * 3600.0), (3600, "h", 4 * 86400.0), (86400, "days", math.inf))
 """Seconds of a unit, its name, and up to which span it is used."""
 
@@ -109,9 +109,9 @@ def _decades(first: int, last: int, steps: Sequence[int]) -> list[float]:
 
 
 def _round_step(rough: float) -> float:
-    """The smallest of 1, 2, 5 times a power of ten that is not below `rough`."""
+    """The smallest of 1, 2, 5 times a power of ten that is not far below `rough`."""
     power = 10.0 ** math.floor(math.log10(rough))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= rough * (1 - 1e-9))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= rough * 0.75)
 
 
 def _number(value: float, digits: int) -> str:
