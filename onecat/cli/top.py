@@ -302,8 +302,10 @@ def _live(
     from onecat.cli.keyboard import QUIT, pressed, single_keys
     from onecat.render.top import Screen, top_view
 
+    blocks = draws_blocks()  # asked before Live takes the standard output's place
+
     def view() -> Any:
-        screen = Screen(title, interval, console.width, console.height, blocks=draws_blocks())
+        screen = Screen(title, interval, console.width, console.height, blocks=blocks)
         return top_view(histories.views(), histories.missing(), screen, datetime.now().astimezone())
 
     with single_keys() as attended, Live(view(), console=console, screen=True, auto_refresh=False) as live:

@@ -121,14 +121,30 @@ def _reading_rows(view: HostView, width: int, detail: int) -> list[Row]:
     rows += [[("  " + line, "")] for line in lines[1:]]
     if detail < 2:
         return rows
-    told = [f"because: {'; '.join(reading.evidence)}"] if reading.evidence else []
-    if reading.bottleneck not in ("idle", "not-clear"):
-        told[0:] = [f"{told[0]} ({reading.confidence} confidence)"] if told else []
-        told += [f"try: {reading.advice[0]}"] if reading.advice else []
+    is_found = reading.bottleneck not in ("idle", "not-clear")
+    because = f"because ({reading.confidence} confidence): " if is_found else "seen: "
+    rows += [[("  " + line, "")] for line in _items(because, reading.evidence, width - 2, 2)]
+    if is_found:
+        told = [f"try: {reading.advice[0]}"] if reading.advice else []
         told += [f"also: {sentence}" for _, sentence in reading.also[:1]]
-    for line in told:
-        rows += [[(each, "")] for each in _wrapped([line], width)[:2]]
+        rows += [[(each, "")] for line in told for each in _wrapped([line], width)[:2]]
     return rows
+
+
+def _items(begin: str, items: Sequence[str], width: int, most: int) -> list[str]:
+    """Items with commas between them in at most so many lines; what does not fit is left out, never a part of one."""
+    if not items:
+        return []
+    lines = [begin + items[0]]
+    for item in items[1:]:
+        if columns.width(f"{lines[-1]}, {item}") < width:
+            lines[-1] += f", {item}"
+        elif len(lines) < most:
+            lines[-1] += ","
+            lines.append(f"  {item}")
+        else:
+            break
+    return lines
 
 
 def _wrapped(texts: Sequence[str], width: int) -> list[str]:
@@ -149,17 +165,17 @@ def _wrap(text: str, first: int, width: int) -> list[str]:
 def _gpu_rows(view: HostView, screen: Screen, detail: int) -> list[Row]:
     gpus = view.latest.gpus or ()
     wide = screen.width >= 110
-    spark = (min(40, screen.width - 92) if wide else 0) if screen.blocks and detail >= 1 else 0
-    head = "GPU use%" + (" " * (spark + 1) if spark else "") + " mem%  memory GiB   PCIe GB/s tx/rx  SM MHz   °C    W"
+    spark = (min(24, screen.width - 92) if wide else 0) if screen.blocks and detail >= 1 else 0
+    head = "GPU use%" + (" " * (spark + 1) if spark else "") + " mem%  memory GiB   PCIe tx/rx GB/s  SM MHz   °C    W"
     rows: list[Row] = [[(head + ("/limit  clocks held by" if wide else "/lim  held by"), STRONG)]]
     for gpu in gpus:
         if gpu.error is not None:
             rows.append([(f"{gpu.index:>3} ", STRONG), (f"no answer: {gpu.error}", BAD)])
             continue
         rows.append(_gpu_row(view, gpu, spark, wide))
-    names = dict.fromkeys(each.name for each in gpus if each.name)
-    if names and detail >= 2:
-        rows[0].append(("  " + " / ".join(names) if wide else "", ""))
+    names = " / ".join(dict.fromkeys(each.name for each in gpus if each.name))
+    if sum(len(piece) for piece, _ in rows[0]) + 2 + len(names) <= screen.width:
+        rows[0].append(("  " + names, ""))
     return rows
 
 
@@ -176,7 +192,7 @@ def _gpu_row(view: HostView, gpu: GpuSample, spark: int, wide: bool) -> Row:
         series = view.series(lambda each: _gpu_value(each, gpu.index), spark)
         row.append((" " + sparkline(series, spark, 100), GOOD))
     memory = f"{_gib(gpu.memory_used)}/{_gib(gpu.memory_total)}"
-    link = f"{gpu.pcie_generation or '?'}x{gpu.pcie_width or '?'}"
+    link = f"{gpu.pcie_generation or '?'}.0x{gpu.pcie_width or '?'}"
     traffic = f"{_giga(gpu.pcie_tx)}/{_giga(gpu.pcie_rx)} {link}"
     power = f"{_number(gpu.power_watts)}/{_number(gpu.power_limit_watts)}"
     row += [
@@ -250,8 +266,8 @@ def _machine_rows(sample: Sample, width: int) -> list[Row]:
             [
                 ("server ", STRONG),
                 (f"{sum(each.cpu_percent or 0 for each in processes):.0f} % CPU, {_gib(resident)} GiB", ""),
-                (f" in {len(processes)} processes; busiest {top.name} {_number(top.cpu_percent)} %", ""),
-                (f", one thread {_number(thread)} %" if thread is not None and thread != top.cpu_percent else "", ""),
+                (f", {len(processes)} processes; {top.name} {_number(top.cpu_percent)} %", ""),
+                (f" (a thread {_number(thread)} %)" if thread is not None and thread != top.cpu_percent else "", ""),
             ]
         )
     return rows
@@ -307,7 +323,7 @@ def _latency_rows(rates: EngineRates, width: int) -> list[Row]:
     ]
     if not told:
         return []
-    return [[("     " + line, "")] for line in columns.wrap("p50/p99: " + ",  ".join(told), width - 5, "", "  ")]
+    return [[("     " + line, "")] for line in _items("p50/p99: ", told, width - 5, 3)]
 
 
 def _sparkline_rows(view: HostView, width: int) -> list[Row]:
@@ -398,7 +414,9 @@ def _number(value: float | None, digits: int = 0) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "?" if share is None else f"{share * 100:.0f} %"
+    if share is None:
+        return "?"
+    return f"{share * 100:.1f} %" if 0 < share < 0.01 else f"{share * 100:.0f} %"
 
 
 def _gib(size: int | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from onecat.observe.bottleneck import Reading, read_bottleneck
 from onecat.observe.metrics import EngineRates, Sample, engine_rates
@@ -45,7 +46,7 @@ class HostView:
     def rate_series(self, of: Callable[[EngineRates], float | None], count: int) -> tuple[float | None, ...]:
         """A rate between each two of the newest samples, at most `count`."""
         found: list[float | None] = []
-        for before, after in zip(self.samples[-count - 1 :], self.samples[-count:], strict=False):
+        for before, after in pairwise(self.samples[-count - 1 :]):
             rates = _rates([before, after])
             found.append(None if rates is None else of(rates))
         return tuple(found)

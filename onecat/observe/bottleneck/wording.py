@@ -6,8 +6,8 @@ from onecat.observe.bottleneck.window import Window
 
 
 def percent(share: float) -> str:
-    """0.873 -> 87 %."""
-    return f"{share * 100:.0f} %"
+    """0.873 -> 87 %; 0.002 -> 0.2 %."""
+    return f"{share * 100:.1f} %" if 0 < share < 0.01 else f"{share * 100:.0f} %"
 
 
 def count(number: float, what: str) -> str:
@@ -26,16 +26,16 @@ def load_evidence(window: Window) -> tuple[str, ...]:
     """What every reading of a load tells: utilisation, memory, power, requests, tokens."""
     told = []
     if window.utilization is not None:
-        told.append(f"GPU utilisation {window.utilization:.0f} %")
+        told.append(f"GPU busy {window.utilization:.0f} %")
     if window.memory_utilization is not None:
-        told.append(f"memory read or written {window.memory_utilization:.0f} % of the time")
+        told.append(f"memory busy {window.memory_utilization:.0f} %")
     if window.power_share is not None:
-        told.append(f"power {percent(window.power_share)} of the limit")
+        told.append(f"power {percent(window.power_share)} of its limit")
     if window.running is not None:
-        told.append(f"{count(window.running, 'request')} running, {window.waiting or 0:.0f} waiting")
+        told.append(f"{window.running:.0f} running, {window.waiting or 0:.0f} waiting")
     if window.kv_cache_usage is not None:
-        told.append(f"KV cache {percent(window.kv_cache_usage)} used")
+        told.append(f"KV cache {percent(window.kv_cache_usage)}")
     rates = window.rates
     if rates and rates.prompt_tokens is not None and rates.generation_tokens is not None:
-        told.append(f"{rates.prompt_tokens:.0f} prompt and {rates.generation_tokens:.0f} generated tokens/s")
+        told.append(f"{rates.prompt_tokens:.0f} prompt + {rates.generation_tokens:.0f} generated tokens/s")
     return tuple(told)

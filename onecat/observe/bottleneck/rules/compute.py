@@ -41,7 +41,7 @@ def _on_gpus(window: Window) -> Reading | None:
         return None
     because = "prompts are being computed" if prefill else "the matrix units draw much power"
     sentence = (
-        f"compute: GPUs {window.utilization:.0f} % busy with memory at {window.memory_utilization:.0f} %, {because}"
+        f"compute: GPUs {window.utilization:.0f} % busy, their memory {window.memory_utilization:.0f} %, {because}"
     )
     return Reading("compute", "high" if hot and prefill else "medium", sentence, load_evidence(window), ADVICE, SOURCE)
 

@@ -29,9 +29,7 @@ def rule(window: Window) -> Reading | None:
     memory = window.memory_utilization
     if memory is None or memory < MUCH_MEMORY:
         return None
-    sentence = f"memory bandwidth: GPUs {window.utilization:.0f} % busy, memory in use {memory:.0f} % of the time"
-    if window.rates and window.rates.generation_tokens:
-        sentence += f" ({window.rates.generation_tokens:.0f} tokens/s generated)"
+    sentence = f"memory bandwidth: GPUs {window.utilization:.0f} % busy, their memory {memory:.0f} %"
     return Reading(
         "memory-bandwidth",
         "high" if memory >= MOST_MEMORY else "medium",

@@ -12,8 +12,8 @@ ROOM = 0.85
 """Used share of the KV cache up to which a waiting request would find room."""
 MOSTLY = 0.8
 """In this part of the samples somebody has to wait: a burst that is gone at once is no bottleneck."""
-STEADY = 0.05
-"""How much the number of running requests may vary to count as held at a limit."""
+HELD = 0.6
+"""In this part of the samples as many run as ever (or one less, between two) when a limit holds them."""
 
 
 def rule(window: Window) -> Reading | None:
@@ -24,18 +24,18 @@ def rule(window: Window) -> Reading | None:
     if usage is not None and usage >= ROOM:
         return None
     running = [each.running or 0 for each in engines]
-    steady = max(running) > 0 and max(running) - min(running) <= max(1, STEADY * max(running))
+    held = max(running) > 0 and sum(each >= max(running) - 1 for each in running) / len(running) >= HELD
     waiting = window.waiting or 0
     room = f", KV cache only {percent(usage)} used" if usage is not None else ""
     sentence = f"queue: {count(waiting, 'request')} waiting, {window.running or 0:.0f} running{room}"
-    evidence = [f"{min(running):.0f} to {max(running):.0f} running, {waiting:.0f} waiting", *load_evidence(window)[:3]]
+    evidence = [f"{min(running):.0f} to {max(running):.0f} running", *load_evidence(window)]
     queue = window.rates.queue if window.rates else None
     if queue is not None:
-        evidence.append(f"queue time {queue.p50:.1f} s (median), {queue.p99:.1f} s (p99)")
+        evidence.append(f"queue time {queue.p50:.1f} s (p50), {queue.p99:.1f} s (p99)")
     advice = (
         f"raise --max-num-seqs above {max(running):.0f} while the KV cache has room and latency allows"
-        if steady
+        if held
         else "raise --max-num-batched-tokens: prompts wait for their turn in a step",
         "or send less: a limit in front, more replicas",
     )
-    return Reading("queue", "high" if steady else "medium", sentence, tuple(evidence), advice, SOURCE)
+    return Reading("queue", "high" if held else "medium", sentence, tuple(evidence), advice, SOURCE)

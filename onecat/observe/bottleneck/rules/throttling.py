@@ -33,7 +33,7 @@ def rule(window: Window) -> Reading | None:
         slowed = [gpu for gpu in window.gpus if gpu.share(lambda each, bit=bit: _stands(each, bit)) >= OFTEN]  # type: ignore[misc]
         if slowed:
             where = plural([str(gpu.index) for gpu in slowed])
-            evidence = tuple(_evidence(gpu, bit) for gpu in slowed)
+            evidence = tuple(each for gpu in slowed for each in _evidence(gpu, bit))
             return Reading("throttling", "high", f"throttling: GPU {where} slowed by {words}", evidence, advice, SOURCE)
     return _power_limit(window)
 
@@ -52,7 +52,7 @@ def _power_limit(window: Window) -> Reading | None:
         "throttling",
         "medium",
         f"throttling: power limit holds GPU {where} at {percent(clock)} of the highest clock",
-        tuple(_evidence(gpu, POWER_CAP) for gpu in held),
+        tuple(each for gpu in held for each in _evidence(gpu, POWER_CAP)),
         ("is the limit below the default? nvidia-smi -q -d POWER shows both, nvidia-smi -pl WATTS raises it",),
         SOURCE,
     )
@@ -67,7 +67,7 @@ def _clock(gpu: GpuWindow) -> float | None:
     return now / most if now is not None and most else None
 
 
-def _evidence(gpu: GpuWindow, bit: int) -> str:
+def _evidence(gpu: GpuWindow, bit: int) -> list[str]:
     told = [
         f"GPU {gpu.index}: reason 0x{bit:x} in {percent(gpu.share(lambda each: _stands(each, bit)))} of the samples"
     ]
@@ -78,4 +78,4 @@ def _evidence(gpu: GpuWindow, bit: int) -> str:
         told.append(f"{celsius:.0f} °C")
     if (power := gpu.median("power_watts")) is not None and (limit := gpu.median("power_limit_watts")) is not None:
         told.append(f"{power:.0f} of {limit:.0f} W")
-    return ", ".join(told)
+    return told

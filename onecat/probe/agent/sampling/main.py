@@ -28,13 +28,14 @@ FIRST_PATIENCE = 5.0
 
 def options(arguments):
     """--interval SECONDS, --count N (0: without end), --url URL, --keep NAME (of metrics), --pid N; each --keep and
-    --pid may come again. --no-gpus: do not ask NVML."""
-    found = {"interval": 2.0, "count": 0, "url": None, "keep": [], "pid": [], "gpus": True}  # type: dict[str, object]
+    --pid may come again. --no-gpus: do not ask NVML. --no-input: do not end when the standard input does."""
+    found = {"interval": 2.0, "count": 0, "url": None}  # type: dict[str, object]
+    found.update({"keep": [], "pid": [], "gpus": True, "input": True})
     words = list(arguments)
     while words:
         word = words.pop(0)
-        if word == "--no-gpus":
-            found["gpus"] = False
+        if word in ("--no-gpus", "--no-input"):
+            found[word[5:]] = False
         elif word == "--interval":
             found["interval"] = float(words.pop(0))
         elif word == "--count":
@@ -62,7 +63,7 @@ def main(arguments):
     next_tick = time.monotonic()
     try:
         while not chosen["count"] or told < chosen["count"]:
-            wait_until(next_tick)
+            wait_until(next_tick, chosen["input"])
             # The first time drivers and modules are loaded.
             deadline = time.monotonic() + (patience if told else FIRST_PATIENCE)
             sample = take(deadline, gpus, npus, engine, processor)
@@ -81,8 +82,11 @@ class EndOfInput(Exception):
     """Nobody looks any more."""
 
 
-def wait_until(moment):
-    """Sleep, but not beyond the end of the standard input."""
+def wait_until(moment, watches_input):
+    """Sleep, but not beyond the end of the standard input where that is watched."""
+    if not watches_input:
+        time.sleep(max(0.0, moment - time.monotonic()))
+        return
     while True:
         remaining = moment - time.monotonic()
         if select.select([STANDARD_INPUT], [], [], max(0.0, remaining))[0] and not os.read(STANDARD_INPUT, 4096):
