@@ -11,7 +11,7 @@ from onecat.cli import console
 from onecat.cli.changes import NameArgument
 from onecat.cli.forms import FailOnOption, Format, FormatOption, OnlyOption, SkipOption, Threshold, parts
 from onecat.cli.machines import HostOption
-from onecat.errors import ExitCode, OnecatError
+from onecat.errors import ExitCode
 
 if TYPE_CHECKING:
     from onecat.config import Deployment
@@ -75,12 +75,6 @@ def preflight(
         skip=parts(skip),
         quick=quick,
     )
-    if requests is not None and concurrent is not None and requests < concurrent:
-        raise OnecatError(
-            f"{requests} requests cannot be {concurrent} at once",
-            expected="--requests of at least --concurrent",
-            next_steps=[f"onecat preflight --concurrent {concurrent} --requests {6 * concurrent}"],
-        )
     form = Format.json if as_json else form
     with open_hosts(chosen_hosts(hosts, config, name)) as opened:
         several = len(opened.machines) > 1

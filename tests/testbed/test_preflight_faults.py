@@ -140,7 +140,9 @@ def test_an_nginx_that_collects_answers_and_one_that_is_slow_are_found(
         site.write_text(text)
         subprocess.run([nginx, "-p", str(directory), "-c", "nginx.conf", "-s", "reload"], check=True, timeout=20)
 
-    serve_by(written.replace("proxy_buffering off", "proxy_buffering on"))
+    # For an answer in chunks, buffering alone does not delay pieces; together with compression it does.
+    compressing = "gzip on; gzip_types text/event-stream; gzip_min_length 1; gzip_proxied any;"
+    serve_by(written.replace("proxy_buffering off", "proxy_buffering on").replace("gzip off;", compressing))
     found = findings(small, "--only", "preflight.nginx-*")
     assert found["preflight.nginx-streaming"]["status"] == "fail", found["preflight.nginx-streaming"]
     assert "nginx collects the answer" in found["preflight.nginx-streaming"]["title"]
@@ -178,12 +180,12 @@ def test_a_disk_that_is_nearly_full_is_found(
         (("nobody",), "there is no deployment nobody"),
         (("--only", "preflight.gpus"), "no check fits 'preflight.gpus'"),
         (("--requests", "3", "--concurrent", "8"), "3 requests cannot be 8 at once"),
-        (("--concurrent", "99999"), "concurrent"),
+        (("--concurrent", "99999"), "preflight.concurrent is 99999"),
+        (("--fail-on", "never"), "never"),
     ],
 )
 def test_wrong_words_are_answered_with_what_to_type(small: SmallDeployment, words: tuple[str, ...], told: str) -> None:
-    small.home.data.mkdir(parents=True)
-    small.up() if "nobody" in words or "99999" in words else None
+    small.up()
     done = preflight(small, *words, code=2)
     assert told in done.stderr
     assert "Traceback" not in done.stderr

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from onecat.errors import OnecatError
+
 if TYPE_CHECKING:
     from onecat.config.schema import Deployment, Preflight
 
@@ -28,7 +30,22 @@ class Options:
 
 
 def limits_of(deployment: Deployment, changes: Mapping[str, Any]) -> Preflight:
-    """The limits of a deployment with these changed. Raises pydantic's ValidationError for what is out of range."""
+    """The limits of a deployment with these changed. Raises OnecatError for what is out of range."""
+    from pydantic import ValidationError
+
     from onecat.config.schema import Preflight
 
-    return Preflight.model_validate({**deployment.preflight.model_dump(), **changes})
+    try:
+        limits = Preflight.model_validate({**deployment.preflight.model_dump(), **changes})
+    except ValidationError as error:
+        first = error.errors()[0]
+        found = f"preflight.{'.'.join(map(str, first['loc']))} is {first['input']}"
+        expected = str(first["msg"]).removeprefix("Input should be ")
+        raise OnecatError(found, expected=expected, next_steps=["onecat preflight --help"]) from error
+    if limits.requests < limits.concurrent:
+        raise OnecatError(
+            f"{limits.requests} requests cannot be {limits.concurrent} at once",
+            expected="requests of at least concurrent",
+            next_steps=[f"onecat preflight --concurrent {limits.concurrent} --requests {6 * limits.concurrent}"],
+        )
+    return limits

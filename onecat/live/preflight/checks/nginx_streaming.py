@@ -20,8 +20,11 @@ LEAST_SPREAD_SECONDS = 0.03
     title="Streamed answers come through nginx piece by piece",
     why="A proxy that collects the answer before it passes it on makes people wait for its last word, and its "
     "time-outs strike in the middle.",
-    fix=("proxy_buffering off; in nginx's site, as onecat writes it", "onecat up writes the site anew"),
-    source=("https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_buffering",),
+    fix=("proxy_buffering off; gzip off; in nginx's site, as onecat writes it", "onecat up writes the site anew"),
+    source=(
+        "https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_buffering",
+        "https://nginx.org/en/docs/http/ngx_http_gzip_module.html",
+    ),
     requires=needs(Streams),
     group="nginx",
     place=2,
