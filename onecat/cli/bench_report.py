@@ -38,7 +38,7 @@ def report(
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option("--format", metavar="FORM", help="text, markdown, html, json.  [default: as --output ends, else text]"),
+        typer.Option("--format", metavar="FORM", help="text (default, or as --output ends), markdown, html, json."),
     ] = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write it here; - prints it.")
