@@ -54,4 +54,5 @@ def answer(look: Look) -> Iterator[Verdict]:
     elif found.finish_reason != "stop":
         yield Verdict("fail", f"finish_reason is {found.finish_reason!r}, not stop", evidence=evidence, fix=(logs,))
     else:
-        yield Verdict("pass", f"finish_reason stop, {told}, log-probabilities finite", evidence=evidence)
+        finite = "log-probabilities: all finite"
+        yield Verdict("pass", f"finish_reason stop; {told}", evidence=(*evidence, finite))

@@ -27,7 +27,7 @@ def arguments(look: Look) -> Iterator[Verdict]:
     seen = look.of(Arguments)
     count = sum(word.startswith("--") for word in seen.words)
     line = f"vllm serve {shlex.join(seen.words)}"
-    fix = ("correct the flag under serve in onecat.yaml", f"then: onecat up   (deployment {look.name})")
+    fix = (f"correct the flag under serve in the onecat.yaml of {look.name}", "onecat up")
     if seen.refused is not None:
         yield Verdict("fail", f"{seen.asked} refuses them: {seen.refused}", evidence=(line,), fix=fix)
         return
@@ -37,7 +37,7 @@ def arguments(look: Look) -> Iterator[Verdict]:
     if seen.schema is None:
         yield Verdict("skip", f"Not checked: {seen.why_not}; and onecat does not know this engine's flags")
     elif seen.unlike:
-        yield Verdict("fail", f"They do not fit: {seen.unlike[0]}", evidence=(line, *seen.unlike), fix=fix)
+        yield Verdict("fail", f"They do not fit: {seen.unlike[0]}", evidence=(*seen.unlike[1:], line), fix=fix)
     else:
         told = f"{count} flags fit onecat's schema of {seen.schema} only"
         yield Verdict("pass", told, evidence=(f"the engine's parser was not asked: {seen.why_not}", line))

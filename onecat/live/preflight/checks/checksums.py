@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from onecat.doctor import Verdict, check
+from onecat.doctor.units import counted
 from onecat.live.preflight.look import Look, needs
 from onecat.live.preflight.observing.model import ModelSeen
 
@@ -44,9 +45,9 @@ def checksums(look: Look) -> Iterator[Verdict]:
         return
     lists = ", ".join(name for name, _ in seen.manifests)
     size = f"{seen.weight_bytes / 1e9:.1f} GB" if seen.weight_bytes >= 10**8 else f"{seen.weight_bytes / 1e6:.1f} MB"
-    headers = f"{seen.weight_files} weight files, {seen.tensors} tensors, {size}"
+    headers = f"{counted(seen.weight_files, 'weight file')}, {counted(seen.tensors, 'tensor')}, {size}"
     if seen.hashed:
         yield Verdict("pass", f"{seen.hashed} files have the checksums of {lists}", evidence=(headers, *seen.left_out))
         return
-    why = "without a list of checksums" if not seen.manifests else f"without hashing, though there is {lists}"
-    yield Verdict("pass", f"Sizes and headers fit, {why}: {headers}", evidence=seen.left_out)
+    why = "there is no list of checksums" if not seen.manifests else f"{lists} was left out"
+    yield Verdict("pass", f"Sizes and headers fit; {why}", evidence=(headers, *seen.left_out))

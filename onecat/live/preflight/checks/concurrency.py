@@ -43,11 +43,12 @@ def concurrency(look: Look) -> Iterator[Verdict]:
     errors = errors_by_kind(each.error for each in requests)
     evidence = [
         f"sent to {seen.url} by {seen.driver}",
-        f"{len(requests)} requests of {seen.input_tokens} tokens in {seen.block.seconds:.1f} s, {_rate(seen)}",
+        f"answered: {len(answered)} of {len(requests)}, of {seen.input_tokens} tokens, in {seen.block.seconds:.1f} s, "
+        f"{_rate(seen)}",
         *under_load(seen),
     ]
     option = look.host_option
-    fix = (f"onecat bench run {look.name}{option}", f"onecat top {look.name}{option}   (while that runs)")
+    fix = (f"onecat bench run {look.name}{option}", "while that runs:", f"onecat top {look.name}{option}")
     if errors:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in errors.items())
         message = next((each.message for each in requests if each.error is not None and each.message), "")
@@ -63,7 +64,7 @@ def concurrency(look: Look) -> Iterator[Verdict]:
         return
     found = percentile_interval(answered, 99)
     limit = limits.p99_seconds
-    told = f"P99 {_seconds(found)} of {len(answered)}, {limits.concurrent} at once; limit {limit:g} s"
+    told = f"P99 {_seconds(found)}, {limits.concurrent} at once; limit {limit:g} s"
     late = share_interval([each > limit for each in answered])
     is_late = found.low > limit if found.low is not None else (late.low or 0.0) > _LATE_SHARE
     if is_late:
@@ -77,7 +78,7 @@ def concurrency(look: Look) -> Iterator[Verdict]:
             "warn",
             f"Not decided: {told}",
             evidence=(found.note or "the limit lies within the interval", *evidence),
-            fix=(f"send more: onecat preflight {look.name}{option} --only preflight.concurrency --requests {more}",),
+            fix=(f"onecat preflight {look.name}{option} --only preflight.concurrency --requests {more}",),
         )
 
 

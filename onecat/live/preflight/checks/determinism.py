@@ -53,9 +53,9 @@ def determinism(look: Look) -> Iterator[Verdict]:
         title,
         evidence=evidence,
         fix=(
-            f"onecat preflight {look.name}{look.host_option} --only preflight.determinism   (while nobody else asks)",
+            "while nobody else asks:",
+            f"onecat preflight {look.name}{look.host_option} --only preflight.determinism",
             "onecat doctor --only 'gpu.*'",
-            "set the environment variable VLLM_BATCH_INVARIANT=1 where the engine has it, to rule out the batch",
         ),
     )
 

@@ -33,7 +33,7 @@ def nginx_streaming(look: Look) -> Iterator[Verdict]:
     """The same streamed answer from the server itself and through nginx, in turn: when its first and its last piece
     come. Limit of what nginx adds until the first: preflight.health_ms."""
     seen = look.of(Streams)
-    fix = (f"onecat diff {look.name}{look.host_option}", "onecat up   (writes nginx's site anew)")
+    fix = (f"onecat diff {look.name}{look.host_option}", "onecat up, which writes nginx's site anew")
     if seen.failed or not seen.through or not seen.direct:
         yield Verdict("fail", f"A streamed answer failed: {seen.failed or 'none came'}", evidence=_told(seen), fix=fix)
         return

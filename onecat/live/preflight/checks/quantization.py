@@ -50,4 +50,4 @@ def quantization(look: Look) -> Iterator[Verdict]:
     if kept.is_silent:
         yield Verdict("skip", "Not checked: the engine's log does not say what it has chosen", evidence=(kept.planned,))
         return
-    yield Verdict("pass", f"{kept.stored}; the engine: {kept.chosen}", evidence=(kept.planned,))
+    yield Verdict("pass", f"{kept.stored}; engine: {kept.chosen}", evidence=(kept.planned,))

@@ -43,4 +43,4 @@ def restart(look: Look) -> Iterator[Verdict]:
         return
     after = " (not after a reboot)" if look.release.service == "supervisor" else ""
     since = f"running since {seen.state.started_at}"
-    yield Verdict("pass", f"Kept by {seen.policy}{after}, no crash", evidence=(since,))
+    yield Verdict("pass", f"By {seen.policy}{after}; no crash", evidence=(since,))

@@ -31,7 +31,7 @@ def shared_memory(look: Look) -> Iterator[Verdict]:
     if container is None or look.deployment.container.host_ipc:
         facts = look.of(HostSeen).facts
         shm = facts.filesystem("shm")
-        told = "The host's /dev/shm" if shm is None else f"The host's /dev/shm has {shm.available // MIB} MiB free"
+        told = "The host's /dev/shm" if shm is None else f"The host's has {shm.available // MIB} MiB free"
         yield from told_as_one(look.of(HostSeen).of("shm.size"), told)
     elif keeper.shm_bytes is None:
         yield Verdict("skip", "Not checked: Docker does not say how large the container's /dev/shm is")

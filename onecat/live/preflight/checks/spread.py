@@ -29,9 +29,10 @@ def spread(look: Look) -> Iterator[Verdict]:
         return
     deviation, mean = statistics.stdev(seen.seconds) * 1000, statistics.fmean(seen.seconds) * 1000
     limit = look.limits.spread_ms
-    told = f"Standard deviation {deviation:.0f} ms of {len(seen.seconds)} requests of {mean:.0f} ms; limit {limit:g} ms"
+    told = f"{deviation:.0f} ms standard deviation, mean {mean:.0f} ms; limit {limit:g} ms"
     evidence: tuple[str, ...] = (
-        f"shortest {min(seen.seconds) * 1000:.0f} ms, longest {max(seen.seconds) * 1000:.0f} ms",
+        f"shortest of {len(seen.seconds)}: {min(seen.seconds) * 1000:.0f} ms; "
+        f"longest: {max(seen.seconds) * 1000:.0f} ms",
         "each: " + " ".join(f"{each * 1000:.0f}" for each in seen.seconds) + " ms",
     )
     if seen.in_between:

@@ -47,7 +47,7 @@ def utilization(look: Look) -> Iterator[Verdict]:
         yield _of_gpu(look, index, samples)
     reading = read_bottleneck(seen.samples)
     if (throttled := _throttled(reading)) is not None:
-        fix = reading.advice or (f"onecat top {look.name}{look.host_option}   (under load)",)
+        fix = reading.advice or ("under load:", f"onecat top {look.name}{look.host_option}")
         yield Verdict("warn", throttled, evidence=reading.evidence, fix=fix, source=reading.source)
 
 
@@ -65,7 +65,7 @@ def _of_gpu(look: Look, index: int, samples: Sequence[GpuSample]) -> Verdict:
     told = f"{busy:.0f} % busy under load ({len(used)} samples); limit {limit} %"
     if busy >= limit:
         return Verdict("pass", told, subject, evidence)
-    fix = (f"onecat top {look.name}{look.host_option}   (under load: what holds the server back)",)
+    fix = ("under load, to see what holds it back:", f"onecat top {look.name}{look.host_option}")
     return Verdict("warn", told, subject, evidence or (told,), fix=fix)
 
 

@@ -28,7 +28,7 @@ def way_back(look: Look) -> Iterator[Verdict]:
         return
     yield Verdict(
         "info",
-        "No earlier release has served: there is nothing to roll back to",
+        "No earlier release has served to roll back to",
         evidence=(f"kept: {seen.kept} release{'' if seen.kept == 1 else 's'}, the current one among them",),
         fix=("keep what serves now as a bundle: onecat bundle create",),
     )

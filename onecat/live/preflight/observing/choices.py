@@ -34,11 +34,11 @@ def observe_choices(subject: Subject) -> Chosen | Unknown:
     quantization = planned.quantization or "not quantised"
     words = [
         chosen.dtype,
-        None if chosen.quantization is None else f"quantisation {chosen.quantization}",
+        None if chosen.quantization in (None, "None") else f"quantisation {chosen.quantization}",
         None if chosen.kv_cache_dtype is None else f"KV cache {chosen.kv_cache_dtype}",
     ]
     return Chosen(
-        f"{quantization} by {planned.quantization_from}" if planned.quantization else "The weights are not quantised",
+        f"{quantization} by {planned.quantization_from}" if planned.quantization else "Not quantised",
         f"planned: dtype {planned.dtype or 'auto'}, {quantization}, KV cache {planned.kv_cache_dtype or 'auto'}",
         ", ".join(word for word in words if word) or "says nothing of it",
         kept.surprises,
