@@ -54,6 +54,14 @@ def _not_clear(window: Window) -> Reading:
     from onecat.observe.bottleneck.wording import load_evidence
 
     evidence = load_evidence(window)
+    if window.serves_nobody and window.utilization:
+        return Reading(
+            "not-clear",
+            "low",
+            f"not clear: GPUs {window.utilization:.0f} % busy though the server has no requests: another program?",
+            evidence,
+            ("nvidia-smi shows the programs on each GPU",),
+        )
     if not window.gpus and not window.has_engine:
         return Reading("not-clear", "low", "not clear: neither GPUs nor a server's metrics are known", evidence)
     return Reading("not-clear", "low", "not clear: no limit is reached in what can be seen", evidence)

@@ -69,6 +69,16 @@ class Window:
         return any(each.engine and each.engine.engines for each in self.samples)
 
     @property
+    def serves_nobody(self) -> bool:
+        """Whether there is a server and it has no requests: then whatever its GPUs do, they do for somebody else."""
+        return (
+            self.has_engine
+            and not self.running
+            and not self.waiting
+            and not (self.rates and (self.rates.generation_tokens or self.rates.prompt_tokens))
+        )
+
+    @property
     def utilization(self) -> float | None:
         """Of all GPUs together, in percent, the middle value."""
         return median(mean(gpu.utilization_percent for gpu in each.gpus or ()) for each in self.samples)

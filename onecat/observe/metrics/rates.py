@@ -56,6 +56,10 @@ def engine_rates(scrapes: Sequence[tuple[float, EngineMetrics]]) -> EngineRates 
         restarts += restarted
     latencies = {name: _latency(histograms.get(name, ())) for name in _HISTOGRAMS}
     last = scrapes[-1][1]
+    hits, drafts = (
+        _ratio(increases, "prefix_hits", "prefix_queries"),
+        _ratio(increases, "accepted_tokens", "draft_tokens"),
+    )
     return EngineRates(
         seconds=seconds,
         restarts=restarts,
@@ -63,10 +67,8 @@ def engine_rates(scrapes: Sequence[tuple[float, EngineMetrics]]) -> EngineRates 
         generation_tokens=_per(increases.get("generation_tokens"), seconds),
         requests=_per(increases.get("requests"), seconds),
         preemptions=increases.get("preemptions"),
-        prefix_hit_rate=_ratio(increases, "prefix_hits", "prefix_queries")
-        or _told(each.prefix_hit_rate for each in last.engines),
-        draft_acceptance=_ratio(increases, "accepted_tokens", "draft_tokens")
-        or _told(each.draft_acceptance for each in last.engines),
+        prefix_hit_rate=hits if hits is not None else _told(each.prefix_hit_rate for each in last.engines),
+        draft_acceptance=drafts if drafts is not None else _told(each.draft_acceptance for each in last.engines),
         acceptance_length=_plus_one(_ratio(increases, "accepted_tokens", "drafts")),
         **latencies,
     )

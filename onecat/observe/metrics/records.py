@@ -186,6 +186,7 @@ class GpuSample:
     temperature_slowdown_celsius: int | None = None
     power_watts: float | None = None
     power_limit_watts: float | None = None
+    power_limit_default_watts: float | None = None
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
     processes: tuple[GpuProcessSample, ...] | None = None

@@ -32,7 +32,7 @@ def rule(window: Window) -> Reading | None:
 def _on_gpus(window: Window) -> Reading | None:
     if window.utilization is None or window.utilization < BUSY_GPU or window.memory_utilization is None:
         return None
-    if window.memory_utilization >= MUCH_MEMORY:
+    if window.memory_utilization >= MUCH_MEMORY or window.serves_nobody:
         return None
     power, prompts = window.power_share, _prompts_per_token(window)
     hot = power is not None and power >= MUCH_POWER

@@ -24,7 +24,7 @@ ADVICE = (
 
 
 def rule(window: Window) -> Reading | None:
-    if window.utilization is None or window.utilization < BUSY_GPU:
+    if window.utilization is None or window.utilization < BUSY_GPU or window.serves_nobody:
         return None
     memory = window.memory_utilization
     if memory is None or memory < MUCH_MEMORY:

@@ -15,6 +15,8 @@ OFTEN = 0.3
 LOW_CLOCK = 0.85
 """A card that its power limit holds below this part of its highest clock loses speed that a person notices; dense
 computing near the limit, a little below the highest clock, is how cards are built to run."""
+LOWERED = 0.95
+"""Of the default power limit: below this it was lowered on purpose."""
 
 _HEAT_ADVICE = (
     "look at fans, dust and air flow, and at the room: cards without fans (Tesla) need a server's",
@@ -48,14 +50,24 @@ def _power_limit(window: Window) -> Reading | None:
         return None
     where = plural([str(gpu.index) for gpu in held])
     clock = min(_clock(gpu) or 1 for gpu in held)
+    lowered = [gpu for gpu in held if _is_lowered(gpu)]
+    advice = "nvidia-smi -pl WATTS raises the limit to the default again: nvidia-smi -q -d POWER"
+    if not lowered:
+        advice = "the limit is the card's default: dense computing may need all of it"
     return Reading(
         "throttling",
-        "medium",
+        "high" if lowered else "low",
         f"throttling: power limit holds GPU {where} at {percent(clock)} of the highest clock",
         tuple(each for gpu in held for each in _evidence(gpu, POWER_CAP)),
-        ("is the limit below the default? nvidia-smi -q -d POWER shows both, nvidia-smi -pl WATTS raises it",),
+        (advice,),
         SOURCE,
     )
+
+
+def _is_lowered(gpu: GpuWindow) -> bool:
+    """Whether somebody has set the power limit below the card's default."""
+    limit, usual = gpu.last.power_limit_watts, gpu.last.power_limit_default_watts
+    return limit is not None and usual is not None and limit < LOWERED * usual
 
 
 def _stands(gpu: GpuSample, bit: int) -> bool:

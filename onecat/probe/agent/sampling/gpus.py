@@ -317,7 +317,9 @@ class Gpu:
     def health(self):
         power = self.get("power_watts", "nvmlDeviceGetPowerUsage")
         limit = self.get("power_limit_watts", "nvmlDeviceGetEnforcedPowerLimit", ("nvmlDeviceGetPowerManagementLimit",))
+        usual = self.get("power_limit_default_watts", "nvmlDeviceGetPowerManagementDefaultLimit")
         return {
+            "power_limit_default_watts": None if usual is None else usual / 1000.0,
             "power_watts": None if power is None else power / 1000.0,
             "power_limit_watts": None if limit is None else limit / 1000.0,
             "temperature_celsius": self.get("temperature_celsius", "nvmlDeviceGetTemperature", 0),
