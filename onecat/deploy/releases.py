@@ -19,8 +19,8 @@ LIVE: tuple[Outcome, ...] = ("starting", "serving", "canary")
 Service = Literal["supervisor", "docker", "systemd", "ray"]
 ProxyKind = Literal["host", "own", "container"]
 StrategyName = Literal["first", "blue-green", "recreate"]
-Purpose = Literal["up", "rollback", "restart"]
-"""Commands that make a release."""
+Purpose = Literal["up", "rollback", "restart", "bench"]
+"""Commands that make a release. bench: for an experiment alone, which puts back what served before it."""
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,8 @@ def rollback_target(store: DeploymentStore, number: int | None) -> Release:
     """The release that a rollback means.
 
     By default the newest that served and differs from the current one; the current one itself where a newer one was
-    begun and never came to serve, or has failed and left it stopped. Raises OnecatError when there is none.
+    begun and never came to serve, or has failed and left it stopped. Releases of experiments are not meant, and from
+    one of those it goes to the newest other. Raises OnecatError when there is none.
     """
     kept = store.releases()
     if number is not None:
@@ -103,8 +104,9 @@ def rollback_target(store: DeploymentStore, number: int | None) -> Release:
         begun = any(each.outcome == "starting" for each in newer)
         if begun or (newer and server_of(store.machine, current).state().condition in ("absent", "stopped")):
             return current
-    served = [each for each in kept if each.served_at is not None]
-    earlier = [each for each in served if current is None or _differs(each, current)]
+    served = [each for each in kept if each.served_at is not None and each.purpose != "bench"]
+    from_experiment = current is not None and current.purpose == "bench"
+    earlier = [each for each in served if current is None or from_experiment or _differs(each, current)]
     if not earlier:
         raise _no_release("there is no earlier release to go back to", store, kept)
     return earlier[-1]

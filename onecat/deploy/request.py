@@ -44,6 +44,7 @@ class UpRequest:
     purpose: the command it is for. origin: the number of the release that is repeated, and image: the id of the
     container image that this one ran.
     model_is_checked: whether the files of the model were just looked at.
+    anew: start it even where the same plan already serves.
     cluster: the nodes of a deployment with `ray`; None: they are found from the hosts' interfaces. node_facts: of its
     hosts, by name, where they were looked at.
     """
@@ -60,6 +61,7 @@ class UpRequest:
     origin: int | None = None
     image: str | None = None
     model_is_checked: bool = False
+    anew: bool = False
     cluster: RayCluster | None = None
     node_facts: Mapping[str, Facts] = field(default_factory=dict)
 

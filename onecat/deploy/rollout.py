@@ -52,7 +52,7 @@ def up(request: UpRequest, machine: Machine, report: Report = lambda text: None,
         run.store.refuse_canary()
         clean_up(run)
         current = run.store.current()
-        if current is not None and unchanged(run, current):
+        if current is not None and not request.anew and unchanged(run, current):
             if tell_hand_edits(run.store, report):
                 write_anew(run.store, current)
             take_keys(run)

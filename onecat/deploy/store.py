@@ -146,12 +146,16 @@ class DeploymentStore:
         write_json(self.machine, self.document, document)
 
     def prune(self, keep: int) -> None:
-        """Remove the oldest releases; the current one, the one to go back to and those that still serve stay."""
+        """Remove the oldest releases; the current one, the one to go back to and those that still serve stay.
+
+        Releases of experiments are counted by themselves: dozens of them push none out that was meant to serve.
+        """
         current = self.current()
         kept = self.releases()
-        earlier = [each for each in kept if each.served_at and current and each.fingerprint != current.fingerprint]
+        meant = [each for each in kept if each.purpose != "bench"]
+        earlier = [each for each in meant if each.served_at and current and each.fingerprint != current.fingerprint]
         protected = {each.number for each in (current, *earlier[-1:]) if each is not None}
-        for release in kept[:-keep]:
+        for release in (*meant[:-keep], *[each for each in kept if each.purpose == "bench"][:-keep]):
             if release.number not in protected and not release.live:
                 self.machine.remove(release.directory)
 

@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from onecat.errors import OnecatError
 from onecat.experiments.records import Arrivals, Block, Endpoint, Objectives, Workload
+from onecat.experiments.running import WARM_UP_SEED, Report, keeping_what_was_cut
 from onecat.experiments.speed import METRICS, Metric
 from onecat.experiments.summary import Summary, summarise
 from onecat.observe.statistics import (
@@ -31,14 +33,11 @@ if TYPE_CHECKING:
     from onecat.experiments.results import ResultFile
 
 ARMS = ("A", "B")
-_WARM_UP_SEED = 1_000_003
-"""Added to the seed for warm-ups, so that they send other requests than any pair."""
 _UNEQUAL_FAILURES = 0.01
 _LEAST_FAILURES = 3
 
 # not-comparable: one of them fails requests that the other answers. undecided: too few pairs.
 Verdict = Literal["faster", "slower", "no-difference", "not-comparable", "undecided"]
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -129,6 +128,18 @@ class Pair:
         return self.a.number < self.b.number
 
 
+def whole_pairs(number: int) -> int:
+    """How many pairs are measured for so many: an even number, so that A comes first as often as B.
+
+    Raises OnecatError when they are too few for a verdict.
+    """
+    if number < LEAST_PAIRS:
+        raise OnecatError(
+            f"{number} pairs of blocks are too few for a verdict", expected=f"at least {LEAST_PAIRS} pairs"
+        )
+    return number + number % 2
+
+
 def pairs_of(blocks: Sequence[Block]) -> list[Pair]:
     """The whole pairs among blocks: those of one seed. Of one that was begun twice, the later half counts."""
     found: dict[int, dict[str, Block]] = {}
@@ -170,6 +181,11 @@ def compare(blocks: Sequence[Block], metric: str, decide_at: float = DECIDE_AT) 
     )
 
 
+def shows_difference(pairs: Sequence[Pair], metric: str, decide_at: float) -> bool:
+    """Whether a difference is shown over these pairs, by one metric alone; `compare` tells all that there is to it."""
+    return _compared(pairs, METRICS[metric], decide_at).word in ("lower", "higher")
+
+
 def _compared(pairs: Sequence[Pair], metric: Metric, decide_at: float) -> PairedComparison:
     found = [(log_ratio(metric.values(each.a), metric.values(each.b)), each.a_first) for each in pairs]
     known = [(ratio, first) for ratio, first in found if ratio is not None]
@@ -208,11 +224,13 @@ def run_ab(
     def measure(arm: str, pair: int) -> None:
         endpoint, is_new = switch(arm)
         if design.warm_up and (is_new or arm not in warm):
-            seed = design.workload.seed + _WARM_UP_SEED + pair
+            seed = design.workload.seed + WARM_UP_SEED + pair
             few = replace(design.workload, requests=design.warm_up, seed=seed)
-            keep(driver.run(endpoint, few, design.arrivals, number=len(blocks), arm=arm, warm_up=True))
+            with keeping_what_was_cut(file):
+                keep(driver.run(endpoint, few, design.arrivals, number=len(blocks), arm=arm, warm_up=True))
             warm.add(arm)
-        keep(driver.run(endpoint, design.workload_of(pair), design.arrivals, number=len(blocks), arm=arm))
+        with keeping_what_was_cut(file):
+            keep(driver.run(endpoint, design.workload_of(pair), design.arrivals, number=len(blocks), arm=arm))
 
     def keep(block: Block) -> None:
         blocks.append(block)
