@@ -23,7 +23,7 @@ STANDARD_INPUT = 0
 LEAST_PATIENCE = 0.2
 MOST_PATIENCE = 2.0
 """Seconds that a tick waits for GPUs and the server; the half of the interval between these."""
-FIRST_PATIENCE = 5.0
+FIRST_PATIENCE = 3.0
 
 
 def options(arguments):

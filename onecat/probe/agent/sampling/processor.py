@@ -10,7 +10,7 @@ from onecat.probe.agent.core import as_int, read_file_or_none
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
-BUSY_PERCENT = 50.0
+BUSY_PERCENT = 20.0
 """Threads are looked at one by one only in processes that use as much of a core: a server has hundreds."""
 FAMILY_SECONDS = 5.0
 """How long the list of the processes that belong to the server counts."""
