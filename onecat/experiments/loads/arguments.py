@@ -99,7 +99,8 @@ def prompts_file(text: str, workload: Workload, where: str) -> tuple[str, str]:
 
 
 def _rows(text: str, where: str) -> list[dict[str, object]]:
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    # Not splitlines: JSON texts may hold other characters that it takes for the end of a line.
+    lines = [(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise OnecatError("there is no prompt in it", where=where, expected="a prompt a line, or JSON lines")
     if not all(line.lstrip().startswith("{") for _, line in lines):

@@ -153,35 +153,31 @@ class ContainerConversation(Conversation):
         return self._exit_code
 
     def close(self) -> None:
-        from docker.errors import APIError, NotFound
-
         self.close_input()
         deadline = time.monotonic() + _END_SECONDS
+        # Where the daemon cannot be reached any more, the program has lost its standard input too, and ends by itself.
         with contextlib.suppress(TimeoutError, OnecatError):
             while self.receive(max(0.001, deadline - time.monotonic())):
                 pass
-        try:
-            self._client.api.remove_container(self._id, force=True)
-        except NotFound:
-            pass
-        except APIError as error:
-            if "already in progress" not in str(error):
-                with translated(self._docker_host, None):
-                    raise
-        self._wait_until_gone()
+        with contextlib.suppress(OnecatError), translated(self._docker_host, None):
+            self._remove()
         self._stream.close()
         self._client.close()
 
-    def _wait_until_gone(self) -> None:
-        from docker.errors import NotFound
+    def _remove(self) -> None:
+        """Remove the container, unless the daemon does it just now; returns when it is gone."""
+        from docker.errors import APIError, NotFound
 
         deadline = time.monotonic() + _END_SECONDS
-        while time.monotonic() < deadline:
+        with contextlib.suppress(NotFound):
             try:
+                self._client.api.remove_container(self._id, force=True)
+            except APIError as error:
+                if "already in progress" not in str(error):
+                    raise
+            while time.monotonic() < deadline:
                 self._client.api.inspect_container(self._id)
-            except NotFound:
-                return
-            time.sleep(_LOOK_SECONDS)
+                time.sleep(_LOOK_SECONDS)
 
     def _take(self) -> None:
         """Sort whole pieces into output and errors."""

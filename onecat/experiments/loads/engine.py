@@ -38,7 +38,7 @@ class EngineLoadDriver:
         where: the machine it runs on, for people; runtime: what it runs in.
         pinning: which cores it stays on.
         tokenizer_words: options by which the server reads its tokenizer, as --trust-remote-code.
-        request_seconds: after so many a request counts as timed out.
+        request_seconds: after so many a request counts as timed out; may be changed between blocks.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class EngineLoadDriver:
         self._runtime = runtime
         self._pinning = pinning
         self._tokenizer_words = tuple(tokenizer_words)
-        self._request_seconds = request_seconds
+        self.request_seconds = request_seconds
         self._files: dict[str, str] = {}
         began = time.monotonic()
         self._conversation = start()
@@ -101,7 +101,7 @@ class EngineLoadDriver:
         request: dict[str, Any] = {
             "argv": argv,
             "key": key_of(endpoint),
-            "timeout": self._request_seconds,
+            "timeout": self.request_seconds,
             "stop_after": stop_after,
         }
         if workload.path is not None:

@@ -79,6 +79,12 @@ def test_plain_lines_become_json_lines_with_all_their_characters() -> None:
     assert [json.loads(line) for line in content.splitlines()] == [{"prompt": 'Sag "hallo"'}, {"prompt": "zwei\t2"}]
 
 
+def test_only_line_feeds_end_a_line() -> None:
+    text = '{"prompt": "a\u2028b\x85c"}\r\n{"prompt": "d"}\r\n'
+    _, content = prompts_file(text, Workload(source="file", output_tokens=8), "p.jsonl")
+    assert [json.loads(line)["prompt"] for line in content.split("\n") if line] == ["a\u2028b\x85c", "d"]
+
+
 def test_json_lines_keep_what_is_used() -> None:
     text = '{"prompt": "a", "output_tokens": 3, "id": 9}\n{"prompt": "b", "output_tokens": 4}\n'
     _, content = prompts_file(text, Workload(source="file", output_tokens=None), "p.jsonl")
