@@ -90,6 +90,17 @@ def test_the_release_to_go_back_to_stays(store: DeploymentStore) -> None:
     assert [release.number for release in store.releases()] == [2, 3, 6, 7]
 
 
+def test_releases_of_experiments_push_none_out(store: DeploymentStore) -> None:
+    older, good = make(store, "stopped"), make(store, "serving")
+    store.save(replace(older, fingerprint="before", served_at="2026-11-29T16:01:00.000Z"))
+    store.set_current(good.number)
+    for _ in range(6):
+        tried = make(store, "stopped")
+        store.save(replace(tried, purpose="bench", fingerprint="tried", served_at="2026-11-29T16:02:00.000Z"))
+    store.prune(keep=2)
+    assert [release.number for release in store.releases()] == [1, 2, 7, 8]
+
+
 def test_secrets_go_with_the_end_of_a_release(store: DeploymentStore) -> None:
     release = make(store)
     Path(release.directory, "secrets").mkdir()

@@ -93,6 +93,20 @@ def test_a_rollback_means_the_newest_other_one_that_served(store: DeploymentStor
     assert restart_target(store).number == 5
 
 
+def test_releases_of_experiments_are_not_gone_back_to(store: DeploymentStore) -> None:
+    kept(store, "aaa", "stopped")
+    kept(store, "bbb", "stopped")
+    for fingerprint in ("ccc", "bbb"):
+        store.save(replace(kept(store, fingerprint, "stopped"), purpose="bench"))
+    # Left behind by an experiment that was killed: it is gone back to what was meant to serve, also where the plan
+    # is the same.
+    store.set_current(4)
+    assert rollback_target(store, None).number == 2
+    kept(store, "bbb", "serving")
+    store.set_current(5)
+    assert rollback_target(store, None).number == 1
+
+
 def test_a_release_that_was_begun_and_not_ended_is_gone_back_from_to_the_current_one(store: DeploymentStore) -> None:
     kept(store, "aaa", "stopped")
     kept(store, "bbb", "serving")

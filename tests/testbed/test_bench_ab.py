@@ -1,0 +1,99 @@
+"""`onecat bench ab` and `sweep` on a real vLLM: two servers that run, and a deployment that is started anew.
+
+bench/ab.py has the whole of what is held here to a few comparisons: 20 without a difference, in each 12 pairs.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.ab import DELAYS, SLOWER, Bed, bed
+from onecat.experiments.results import read_experiment
+from onecat.images import NativeRuntime
+from onecat.resources import small_model
+from tests.testbed.command import Onecat
+from tests.testbed.delaying_proxy import DelayingProxy, running
+from tests.testbed.ports import free_port
+from tests.testbed.served import CONFIGURATION, Served
+
+pytestmark = pytest.mark.engine
+PAIRS = 8
+SHORT = ("--requests", "4", "--concurrency", "4", "--input-tokens", "16", "--output-tokens", "12", "--warm-up", "4")
+
+
+@pytest.fixture(scope="module")
+def proxies(served: Served, engine_runtime: NativeRuntime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    with bed(served, engine_runtime.serve_argv([])[0], tmp_path_factory.mktemp("ab")) as made:
+        yield made
+
+
+def test_a_server_compared_with_itself_shows_no_difference(proxies: Bed) -> None:
+    rows = [proxies.compare(0.0, PAIRS) for _ in range(3)]
+    assert all(row.is_right for row in rows), [row.line() for row in rows]
+
+
+def test_a_planted_slow_down_is_found(served: Served, tmp_path: Path) -> None:
+    """As a person types it. The delays are four times those of the bench, so that a busy machine matters less."""
+    target, file = ("127.0.0.1", served.port), tmp_path / "ab.jsonl"
+    slow = DELAYS.slower(3)
+    a, b = DelayingProxy(target, slow), DelayingProxy(target, slow.slower(SLOWER))
+    with running(a, b):
+        address = ("--a", a.url, "--b", f"{b.url}/v1", "--model", served.model, "--tokenizer", served.directory)
+        done = served.onecat("bench", "ab", *address, "--max-pairs", str(PAIRS), *SHORT, "-o", file, "--json").expect(0)
+    verdict = done.json()["verdict"]
+    assert verdict["verdict"] == "slower", verdict["sentence"]
+    assert -7 < verdict["faster_percent"] < -3
+    assert verdict["sentence"].startswith("B is slower by ")
+    experiment = read_experiment(file)
+    assert [each.arm for each in experiment.blocks if not each.warm_up] == list("ABBA" * (PAIRS // 2))
+    assert set(experiment.environment.arms) == {"A", "B"}
+    assert "pair 8 of at most 8" in done.stderr
+
+
+def test_variants_are_started_in_turn_and_ctrl_c_puts_back_what_served(
+    onecat_with_engine: Onecat, nginx: str, tmp_path: Path
+) -> None:
+    onecat, configuration, file = onecat_with_engine, tmp_path / "onecat.yaml", tmp_path / "ab.jsonl"
+    configuration.write_text(
+        CONFIGURATION.format(
+            name="varied", model=small_model(), served_name="m", port=free_port(), proxy_port=free_port(), length=256
+        )
+    )  # fmt: skip
+    try:
+        onecat("up", "--config", configuration, "--runtime", "native", timeout=400).expect(0)
+        words = ("bench", "ab", "varied", "--b-set", "max-num-seqs=2", *SHORT, "-o", file)
+        with subprocess.Popen(
+            onecat.argv(*words), env=onecat.environment(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) as begun:  # fmt: skip
+            assert begun.stderr is not None
+            seen = []
+            for line in begun.stderr:
+                seen.append(line.rstrip())
+                if line.startswith("pair 1"):
+                    begun.send_signal(signal.SIGINT)
+        assert begun.returncode == 130, seen
+        assert "B: --max-num-seqs 2" in seen and "A: --max-num-seqs 16" in seen
+        assert seen[-1] == "varied serves as before" or "varied serves as before" in seen
+        releases = {each["number"]: each for each in onecat("releases", "varied", "--json").json()["releases"]}
+        assert [releases[number]["purpose"] for number in sorted(releases)] == ["up", "bench", "bench", "rollback"]
+        assert releases[4]["fingerprint"] == releases[1]["fingerprint"] == releases[2]["fingerprint"]
+        assert releases[3]["fingerprint"] != releases[1]["fingerprint"]
+        status = onecat("status", "varied", "--json").expect(0).json()["deployments"][0]
+        assert (status["state"], status["release"]) == ("serving", 4)
+        experiment = read_experiment(file)
+        assert [(each.arm, each.warm_up) for each in experiment.blocks][:4] == [
+            ("A", True), ("A", False), ("B", True), ("B", False),
+        ]  # fmt: skip
+        assert all(request.error is None for block in experiment.blocks for request in block.requests)
+        assert experiment.finished_at is None and experiment.settings["original_release"] == 1
+        # Two at once of four: the server that B was really had the flag.
+        waits = {each.arm: max(request.ttft or 0 for request in each.requests) for each in experiment.blocks}
+        assert waits["B"] > waits["A"]
+    finally:
+        onecat("down", "--config", configuration)
