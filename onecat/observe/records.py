@@ -31,8 +31,9 @@ class Signature:
     preceded_by: where given, one of these must stand in the line itself or at most 60 lines before. priority: lower is
     nearer to the root, told first. unless: ids of signatures that explain this one; where one of them is found, this
     one is a mere consequence and is left out ("*": any other that is nearer to the root and as severe). engines: the
-    versions of the engine that it is told for, where the log tells a version. rule_out: what else it might be, in
-    sentences. matches: texts, of one line or several, that it must recognise; not_matches: that it must not.
+    versions of the engine that it is told for, where the log tells a version. lookup: a name of observe/lookups.py:
+    what another table knows of a captured value is told with it. rule_out: what else it might be, in sentences.
+    matches: texts, of one line or several, that it must recognise; not_matches: that it must not.
     Patterns see a line without what stands before the message: timestamps, the name of host, container or process, and
     the head `INFO 11-29 16:59:51 [core.py:10]`.
     """
@@ -51,6 +52,7 @@ class Signature:
     preceded_by: tuple[Pattern, ...] = ()
     unless: tuple[str, ...] = ()
     engines: SpecifierSet | None = None
+    lookup: str | None = None
     rule_out: tuple[str, ...] = ()
     matches: tuple[str, ...] = ()
     not_matches: tuple[str, ...] = ()

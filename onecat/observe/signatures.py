@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import onecat.knowledge
+from onecat.observe.lookups import LOOKUPS
 from onecat.observe.patterns import Pattern, compile_pattern
 from onecat.observe.records import Confidence, Passage, Severity, Signature, SignatureTable
 from onecat.resources import parse_table
@@ -15,7 +16,7 @@ from onecat.resources import parse_table
 _REQUIRED = {"id", "cause", "fix", "source", "confidence"}
 _PATTERNS = ("patterns", "sequence", "excluded", "preceded_by")
 _TEXTS = ("fix", "source", "unless", "rule_out", "matches", "not_matches")
-_FIELDS = _REQUIRED | {*_PATTERNS, *_TEXTS, "severity", "priority", "within", "engines"}
+_FIELDS = _REQUIRED | {*_PATTERNS, *_TEXTS, "severity", "priority", "within", "engines", "lookup"}
 _KEYS = {"benign", "passages", "signatures"}
 
 
@@ -23,7 +24,7 @@ _KEYS = {"benign", "passages", "signatures"}
 def load_signatures() -> SignatureTable:
     """onecat's own signatures."""
     room = Path(onecat.knowledge.__path__[0])
-    files = sorted(room.glob("signatures/*.yaml")) + sorted(room.glob("signatures.yaml"))
+    files = sorted((room / "signatures").glob("*.yaml"))
     return parse_tables((path.name, path.read_text(encoding="utf-8")) for path in files)
 
 
@@ -77,6 +78,8 @@ def _signature(file: str, row: Mapping[str, Any]) -> Signature:
         raise ValueError(f"{where}: needs either patterns or a sequence")
     if ("within" in row) != ("sequence" in row) or len(row.get("sequence", "12")) < 2:
         raise ValueError(f"{where}: a sequence needs two patterns or more and within, in lines")
+    if row.get("lookup") not in (None, *LOOKUPS):
+        raise ValueError(f"{where}: lookup is one of {', '.join(LOOKUPS)}, not {row['lookup']}")
     for field, values in (("confidence", Confidence), ("severity", Severity)):
         if row.get(field, "fail") not in get_args(values):
             raise ValueError(f"{where}: {field} is one of {', '.join(get_args(values))}, not {row[field]}")
@@ -92,6 +95,7 @@ def _signature(file: str, row: Mapping[str, Any]) -> Signature:
         priority=row.get("priority", 50),
         within=row.get("within", 0),
         engines=_engines(where, row.get("engines")),
+        lookup=row.get("lookup"),
         **patterns,
         **texts,
     )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from onecat.observe.lines import LogLine
+from onecat.observe.lookups import LOOKUPS, Known
 from onecat.observe.moments import moment
 from onecat.observe.records import Diagnosis, Evidence, Standing
 from onecat.observe.runs import Found
@@ -66,6 +67,8 @@ def tell(found: Found, standing: Standing, chain: Chain | None = None) -> Diagno
     values: dict[str, str] = {}
     for each in reversed(found.values):
         values.update(each)
+    known = Known({}) if signature.lookup is None else LOOKUPS[signature.lookup](values)
+    values.update(known.values)
     evidence = list(found.evidence)
     if chain is not None:
         own = chain.holding(found.at.number)
@@ -77,9 +80,9 @@ def tell(found: Found, standing: Standing, chain: Chain | None = None) -> Diagno
         signature=signature.id,
         confidence=signature.confidence,
         cause=_fill(signature.cause, values),
-        fix=tuple(_fill(step, values) for step in signature.fix),
+        fix=tuple(_fill(step, values) for step in signature.fix) + known.fix,
         evidence=tuple(evidence),
-        source=signature.source,
+        source=tuple(dict.fromkeys((*signature.source, *known.source))),
         severity=signature.severity,
         rule_out=tuple(_fill(each, values) for each in signature.rule_out),
         standing=standing,

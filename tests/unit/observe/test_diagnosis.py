@@ -19,7 +19,7 @@ EXPECTED = json.loads((LOGS / "expected.json").read_text(encoding="utf-8"))
 # One line each as reported in public (the signature's sources name the reports).
 REPORTED_LINES = {
     "RuntimeError: CUDA error: no kernel image is available for execution on the device": "cuda.no-kernel-image",
-    "Error 803: system has unsupported display driver / cuda driver combination": "cuda.compat-library",
+    "Error 803: system has unsupported display driver / cuda driver combination": "cuda.driver-combination",
     "WorkerProc failed to start. Error 802: system not yet initialized": "cuda.fabric-manager",
     "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update": "cuda.driver-too-old",
     "requirement error: unsatisfied condition: cuda >= 9.0": "cuda.driver-too-old",
