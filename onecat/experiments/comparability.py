@@ -144,6 +144,22 @@ def _warm_up(experiment: Experiment) -> str:
     return _joined(f"{warmed.get(arm, 0)} requests" for arm in {block.arm: None for block in experiment.blocks})
 
 
+def _gpus(experiment: Experiment) -> str:
+    """Of a server without any: what computes instead."""
+    return _joined(_shown(arm.get("gpus")) if arm.get("gpus") else _processor(arm) for arm in _arms(experiment))
+
+
+def _processor(arm: Mapping[str, Any]) -> str:
+    hardware = arm.get("hardware")
+    if not isinstance(hardware, Mapping) or not hardware.get("cpu"):
+        return MISSING
+    return f"none; {hardware['cpu']}, {hardware.get('cores')} cores"
+
+
+def _arms(experiment: Experiment) -> Iterable[Mapping[str, Any]]:
+    return experiment.environment.arms.values()
+
+
 def _load_driver(experiment: Experiment) -> str:
     driver = experiment.environment.driver
     return " ".join(str(driver[key]) for key in ("name", "version") if driver.get(key)) or MISSING
@@ -202,7 +218,7 @@ ASPECTS: tuple[Aspect, ...] = (
         "goodput counts by them",
     ),
     Aspect("model", "matters", _of_arms("model")),
-    Aspect("GPUs", "matters", _of_arms("gpus")),
+    Aspect("GPUs", "matters", _gpus),
     Aspect("load driver", "matters", _load_driver, "programs that send load differ in what they time"),
     Aspect(
         "where the load comes from",

@@ -17,6 +17,8 @@ Curve = tuple[tuple[float, float], ...]
 _MARKED = (50, 90, 99)
 _SMOOTH_FROM = 60
 """Points from which the steps of a distribution are smaller than its line is wide."""
+_WIDEST = 10_000
+"""An axis has at most so many times its least value; what is less is drawn at its begin."""
 _SHARES = linear_scale(0, 100)
 
 
@@ -68,7 +70,9 @@ def figures_of(report: Report) -> Iterator[Figure]:
 def _chart(
     kind: Distribution, shown: Sequence[Series], curves: dict[int, Curve], unit: str, limit: float | None
 ) -> Chart:
-    scale = fitting_scale(value for curve in curves.values() for value in (curve[0][0], curve[-1][0]))
+    ends = [value for curve in curves.values() for value in (curve[0][0], curve[-1][0])]
+    # Chunks that arrive together have gaps of microseconds: decades of the axis with nothing in them.
+    scale = fitting_scale(max(value, max(ends) / _WIDEST) for value in ends)
     marks: list[Mark] = []
     for place, curve in curves.items():
         marks.append(Path(curve, place, is_stepped=len(curve) < _SMOOTH_FROM, name=shown[place].label))

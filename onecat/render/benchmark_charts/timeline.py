@@ -12,6 +12,7 @@ from onecat.render.plots import SERIES, Axis, Chart, Crosses, Dots, Mark, fittin
 _COLUMNS, _PLACES = 137, 75
 """Places for dots: each is three units of the view box wide and high."""
 _SEVERAL, _MANY = 3, 10
+_FEW = 300
 _TOGETHER = "Each dot is one request, or several near to one another (the stronger, the more); none is left out."
 
 
@@ -58,8 +59,11 @@ def figures_of(report: Report) -> Iterator[Figure]:
 
 def _dots(cells: tuple[Cell, ...], series: int, factor: float, is_thinned: bool) -> Iterator[Mark]:
     """Cells with few, several and many requests; where each is one request, they are all drawn alike."""
-    limits = ((1, _SEVERAL), (_SEVERAL, _MANY), (_MANY, 1 << 60)) if is_thinned else ((2, 2), (1, 2), (2, 2))
-    for weight, (least, most) in enumerate(limits):
+    if not is_thinned:
+        points = tuple((each.at, each.value * factor) for each in cells)
+        yield Dots(points, series, weight=3 if len(points) <= _FEW else 1)
+        return
+    for weight, (least, most) in enumerate(((1, _SEVERAL), (_SEVERAL, _MANY), (_MANY, 1 << 60))):
         points = tuple((each.at, each.value * factor) for each in cells if least <= each.requests < most)
         if points:
             yield Dots(points, series, weight=weight)

@@ -51,7 +51,8 @@ class Area:
 
 @dataclass(frozen=True)
 class Dots:
-    """Points. names: what the pointer is told of each, or none. weight: 0 faint to 2 strong. is_large: a mark each."""
+    """Points. names: what the pointer is told of each, or none. weight: 0 faint to 2 strong, 3 strong
+    and larger. is_large: a mark each."""
 
     points: tuple[tuple[float, float], ...]
     series: int = 0

@@ -80,7 +80,7 @@ def doubling_scale(values: Sequence[float]) -> Scale:
     ordered = sorted(set(values))
     low, high = ordered[0], ordered[-1]
     if high / low < 4:
-        return linear_scale(0, high)
+        return Scale(0.0, high, ((0.0, "0"), *((value, _short(value)) for value in ordered)))
     ticks: list[tuple[float, str]] = []
     last = 0.0
     for value in ordered:

@@ -50,6 +50,7 @@ MATTERING = [
     ("objectives", replace(RUN, objectives=Objectives(ttft_ms=200))),
     ("model", with_arm(RUN, model="qwen3-14b")),
     ("GPUs", with_arm(RUN, gpus=["Tesla V100-PCIE-32GB"])),
+    ("GPUs", with_arm(RUN, gpus=[])),
     ("load driver", with_driver(RUN, version="0.28.0")),
     ("load driver", with_driver(RUN, name="aiperf")),
     ("where the load comes from", with_driver(RUN, where="desk")),
@@ -83,6 +84,12 @@ def test_what_comparisons_are_made_for_is_told_and_allowed(
 ) -> None:
     (found,) = check_comparable((RUN, other), NAMES)
     assert (found.what, found.role, found.values) == (what, "compared", values)
+
+
+def test_processors_matter_where_there_are_no_gpus() -> None:
+    one, other = (with_arm(RUN, gpus=[], hardware={"cpu": "EPYC", "cores": cores}) for cores in (8, 16))
+    found = {each.what: each.values for each in differences((one, other))}
+    assert found == {"GPUs": ("none; EPYC, 8 cores", "none; EPYC, 16 cores"), "hardware cores": ("8", "16")}
 
 
 def test_each_argument_that_differs_is_told_by_itself() -> None:
