@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from onecat.checkpoints import inspect
 from onecat.checkpoints.integrity.manifests.reading import LARGEST
-from onecat.checkpoints.integrity.manifests.text import is_text_manifest
 from onecat.checkpoints.safetensors_header import MAXIMUM_HEADER_BYTES
 from onecat.checkpoints.sources import DOCUMENTS, INDEX
 from onecat.errors import OnecatError
@@ -37,18 +36,19 @@ def inspect_on(machine: Machine, directory: str) -> Checkpoint:
     with mirror_of(machine, directory) as mirror:
         seen = inspect(mirror)
     problems = tuple(
-        replace(
-            each, where=each.where.replace(str(mirror), directory), text=each.text.replace(str(mirror), directory)
-        )
+        replace(each, where=each.where.replace(str(mirror), directory), text=each.text.replace(str(mirror), directory))
         for each in seen.problems
     )
     return replace(seen, directory=directory, problems=problems)
 
 
 @contextlib.contextmanager
-def mirror_of(machine: Machine, directory: str) -> Iterator[Path]:
+def mirror_of(machine: Machine, directory: str, *, with_small_files: bool = False) -> Iterator[Path]:
     """A directory here, while the block runs, with the files of one on another machine: as long as there, but with
-    settings, lists of checksums and the headers of weight files alone in them.
+    settings and the headers of weight files alone in them.
+
+    Parameters:
+        with_small_files: whether all other files come whole, up to LARGEST bytes each: tokenizers, lists of checksums.
 
     Raises OnecatError when there is no such directory, or a file in it cannot be read.
     """
@@ -65,20 +65,23 @@ def mirror_of(machine: Machine, directory: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="onecat-model-") as folder:
         mirror = Path(folder)
         entries = machine.entries(directory)
-        for name, content in _starts(machine, directory, entries).items():
+        for name, content in _starts(machine, directory, entries, with_small_files).items():
             with (mirror / name).open("wb") as file:
                 file.write(content)
                 file.truncate(entries[name].size)  # as long as there, with nothing in it
         yield mirror
 
 
-def _starts(machine: Machine, directory: str, entries: Mapping[str, FileStatus]) -> dict[str, bytes]:
+def _starts(
+    machine: Machine, directory: str, entries: Mapping[str, FileStatus], with_small_files: bool
+) -> dict[str, bytes]:
     """The files as far as they are looked at: settings whole, weights to the end of their header, else nothing."""
     found = {name: b"" for name, entry in entries.items() if entry.kind == "file"}
     weights = [name for name in found if name.endswith(".safetensors")]
     found |= _headers(machine, directory, {name: entries[name].size for name in weights})
     for name in found:
-        if name in _SETTINGS or (is_text_manifest(name) and entries[name].size <= LARGEST):
+        is_small = with_small_files and name not in weights and entries[name].size <= LARGEST
+        if name in _SETTINGS or is_small:
             found[name] = _read(machine, f"{directory}/{name}", 0, entries[name].size)
     return found
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from onecat.doctor import Finding, HostReport, summary
 from onecat.live.preflight import groups
-from onecat.render.columns import width as columns_of
 from onecat.render.grouping import grouped
 from onecat.render.markdown import escape, finding_markdown, unreachable_markdown
 from onecat.render.text import STYLES, Line, fix_lines, unreachable_lines, wrapped_lines
@@ -53,11 +52,12 @@ def _verdict(report: PreflightReport, width: int) -> Iterator[Line]:
         word, style = "fit for traffic, with warnings", STYLES["warn"]
     else:
         word, style = "fit for traffic", STYLES["pass"]
-    if report.undecided and not lost:
-        told += f"; not made: {', '.join(report.undecided)}"
+    yield Line(f"{report.deployment}: {word}", style, len(f"{report.deployment}: {word}"))
+    yield from wrapped_lines(told, width, "  ", "  ")
+    if report.undecided:
+        yield from wrapped_lines(", ".join(report.undecided), width, "  not made: ", " " * 12)
     if lost:
-        told += f"; not reachable: {', '.join(lost)}"
-    yield from wrapped_lines(f"{report.deployment}: {word} ({told})", width, "", "  ", style, columns_of(word) + 200)
+        yield from wrapped_lines(", ".join(lost), width, "  not reachable: ", " " * 17)
 
 
 def _host(host: HostReport, report: PreflightReport, verbose: bool, width: int) -> Iterator[Line]:

@@ -240,3 +240,42 @@ def test_replicas_on_two_hosts_behind_one_nginx(fleet: Fleet) -> None:
     )
     with pytest.raises(httpx.HTTPError):
         httpx.get(f"{fleet.endpoint}/health", trust_env=False)
+
+
+def test_preflight_asks_each_host_over_ssh_and_nginx_where_it_runs(fleet: Fleet) -> None:
+    fleet.run("up").expect(0)
+    done = fleet.run("preflight", "--json", "--skip", "preflight.concurrency,preflight.utilization")
+    first, second = done.json()["hosts"]
+    wrong = [(each["check"], each["title"], each["evidence"]) for each in first["findings"] if each["status"] == "fail"]
+    assert wrong == []
+    assert [(each["name"], each["reachable"], each["release"]) for each in (first, second)] == [
+        ("gpu1", True, 1),
+        ("gpu2", True, 1),
+    ]
+    of_first, of_second = (
+        {each["check"].partition(".")[2]: (each["status"], each["title"]) for each in host["findings"]}
+        for host in (first, second)
+    )
+    for found in (of_first, of_second):
+        passed = {name for name, (status, _) in found.items() if status == "pass"}
+        assert passed >= {"health", "answer", "determinism", "restart", "api-key", "log", "shared-memory", "checksums"}
+        assert found["restart"][1].startswith("By Docker, ")
+        assert found["shared-memory"][1] == "/dev/shm of the container has 256 MiB, as planned"
+        # The image holds no vLLM whose parser could be asked.
+        assert found["arguments"][1].endswith("flags fit onecat's schema of vllm 0.27.1 only")
+    assert of_first["nginx-health"][0] in ("pass", "warn")
+    assert of_second["nginx-health"] == ("skip", "Not checked: nginx runs on gpu1, where it is looked at")
+    page = fleet.run("preflight", "--quick", "--only", "preflight.health,preflight.nginx-health").expect(0).stdout
+    assert [line for line in page.splitlines() if line.startswith("demo release")] == [
+        line
+        for name in ("gpu1", "gpu2")
+        for line in page.splitlines()
+        if line.startswith(f"demo release 1 on {name} (")
+    ]
+
+    configuration = "".join(host.configuration() for host in fleet.hosts)
+    fleet.person.write(configuration.replace(f"Port {fleet.hosts[1].ssh.port}\n", "Port 1\n", 1), "")
+    lost = fleet.run("preflight", "--quick", "--only", "preflight.health", "--json").expect(3).json()
+    fleet.person.write(configuration, "")
+    assert [each["reachable"] for each in lost["hosts"]] == [True, False]
+    assert lost["hosts"][1]["reason"]

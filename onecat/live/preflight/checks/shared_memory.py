@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onecat.doctor import Verdict, check
-from onecat.doctor.units import MIB
+from onecat.doctor.units import MIB, gibibytes
 from onecat.live.preflight.doctor_findings import told_as_one
 from onecat.live.preflight.look import Look, needs
 from onecat.live.preflight.observing.host import HostSeen
@@ -31,7 +31,7 @@ def shared_memory(look: Look) -> Iterator[Verdict]:
     if container is None or look.deployment.container.host_ipc:
         facts = look.of(HostSeen).facts
         shm = facts.filesystem("shm")
-        told = "The host's /dev/shm" if shm is None else f"The host's has {shm.available // MIB} MiB free"
+        told = "The host's /dev/shm" if shm is None else f"{gibibytes(shm.available)} free on the host's /dev/shm"
         yield from told_as_one(look.of(HostSeen).of("shm.size"), told)
     elif keeper.shm_bytes is None:
         yield Verdict("skip", "Not checked: Docker does not say how large the container's /dev/shm is")

@@ -74,7 +74,7 @@ def _there(directory: str, subject: Subject) -> ModelSeen:
     from onecat.deploy.model_files import mirror_of
 
     left_out = ["the values of scales were not read on another host: onecat model verify there does it"]
-    with mirror_of(subject.machine, directory) as mirror:
+    with mirror_of(subject.machine, directory, with_small_files=True) as mirror:
         contents = read_contents(mirror)
         faults = list(static_faults(contents))
         manifests = find_manifests(mirror, contents.sizes)
