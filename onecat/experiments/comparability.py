@@ -144,6 +144,11 @@ def _warm_up(experiment: Experiment) -> str:
     return _joined(f"{warmed.get(arm, 0)} requests" for arm in {block.arm: None for block in experiment.blocks})
 
 
+def _burst_seconds(experiment: Experiment) -> str:
+    design = experiment.settings.get("design")
+    return _shown(design.get("seconds")) if experiment.kind == "burst" and isinstance(design, Mapping) else ""
+
+
 def _gpus(experiment: Experiment) -> str:
     """Of a server without any: what computes instead."""
     return _joined(_shown(arm.get("gpus")) if arm.get("gpus") else _processor(arm) for arm in _arms(experiment))
@@ -177,7 +182,7 @@ ASPECTS: tuple[Aspect, ...] = (
     Aspect(
         "length of the burst",
         "matters",
-        lambda experiment: _shown(experiment.settings.get("seconds")) if experiment.kind == "burst" else "",
+        _burst_seconds,
         "the longer, the longer is the queue",
     ),
     Aspect(

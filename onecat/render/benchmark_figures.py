@@ -196,10 +196,18 @@ def change_table(report: Report) -> Table | None:
     return Table(f"Compared with {whom}", tuple(name for name, _ in _CHANGES), tuple(rows), (note,) if note else ())
 
 
+def paired_verdict(experiment: Experiment) -> Mapping[str, Any]:
+    """The verdict over pairs of blocks: of a comparison of A with B, also the one that a sweep ends in; or empty."""
+    verdict = experiment.verdict or {}
+    found = verdict if experiment.kind == "ab" else verdict.get("confirmation")
+    return found if isinstance(found, dict) else {}
+
+
 def paired_table(experiment: Experiment) -> Table | None:
     """By each metric how much faster B is, over pairs of blocks; None of what is no comparison of A with B."""
-    found = (experiment.verdict or {}).get("comparisons")
-    if experiment.kind != "ab" or not isinstance(found, dict):
+    verdict = paired_verdict(experiment)
+    found = verdict.get("comparisons")
+    if not isinstance(found, dict):
         return None
     rows = []
     for name, each in found.items():
@@ -212,7 +220,7 @@ def paired_table(experiment: Experiment) -> Table | None:
             word = {"lower": -better, "higher": better}.get(str(each.get("word")))
             told = {1: "faster", -1: "slower"}[word] if word else str(each.get("word", "")).replace("-", " ")
             rows.append(Row(METRICS[name].title, (Cell(shown, interval, value), Cell(told))))
-    decides = METRICS.get(str((experiment.verdict or {}).get("metric")))
+    decides = METRICS.get(str(verdict.get("metric")))
     note = (f"The verdict is by {decides.title}.",) if decides else ()
     return Table("B compared with A", ("faster by", "shown"), tuple(rows), note) if rows else None
 

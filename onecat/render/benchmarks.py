@@ -116,6 +116,7 @@ def _figures(report: Report, width: int) -> Iterator[Line]:
     if len(report.series) == 1:
         yield from _wrapped(figures.headline(report.series[0]), width, "", 0)
         yield Line("")
+    yield Line("Under each figure: its 95 % interval.", "dim", 80)
     for table in figures.all_tables(report):
         for piece in _in_width(table, width):
             yield from table_lines(piece, width)

@@ -22,41 +22,55 @@ class Reading:
 
 
 def _engines(key: str, fold: Callable[[list[float]], float]) -> Callable[[Mapping[str, Any]], float | None]:
-    return lambda sample: _fold(_each(_inside(sample, "engine", "engines"), key), fold)
+    """Of all engines of a server, or what an experiment has summed up itself."""
+
+    def read(sample: Mapping[str, Any]) -> float | None:
+        folded = _fold(_each(_inside(sample, "engine", "engines"), key), fold)
+        return _number(sample.get(key)) if folded is None else folded
+
+    return read
 
 
 def _gpus(key: str, fold: Callable[[list[float]], float]) -> Callable[[Mapping[str, Any]], float | None]:
     return lambda sample: _fold(_each(_inside(sample, "gpus"), key), fold)
 
 
-def _of_first(*paths: tuple[str, ...], factor: float = 1.0) -> Callable[[Mapping[str, Any]], float | None]:
-    def read(sample: Mapping[str, Any]) -> float | None:
-        found = (_number(_inside(sample, *path)) for path in paths)
-        return next((value * factor for value in found if value is not None), None)
-
-    return read
+def _gpu_memory(sample: Mapping[str, Any]) -> float | None:
+    told = sample.get("gpu_memory_bytes")
+    known = [each for value in told if (each := _number(value)) is not None] if isinstance(told, list) else []
+    total = _fold(known or _each(_inside(sample, "gpus"), "memory_used"), sum)
+    return None if total is None else total / _GIB
 
 
 def _resident(sample: Mapping[str, Any]) -> float | None:
-    processes = _inside(sample, "machine", "processes") or sample.get("processes")
-    total = _fold(_each(processes, "resident") or _each(processes, "rss_bytes"), sum)
+    total = _fold(_each(_inside(sample, "machine", "processes"), "resident"), sum)
+    total = _number(sample.get("rss_bytes")) if total is None else total
     return None if total is None else total / _GIB
+
+
+def _private(sample: Mapping[str, Any]) -> float | None:
+    private = _number(sample.get("private_bytes"))
+    return None if private is None else private / _GIB
 
 
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
+_MEMORY = "Memory of the server's processes, GiB"
 READINGS: tuple[Reading, ...] = (
     Reading("Requests in the engine", "running", _engines("running", sum)),
     Reading("Requests in the engine", "waiting", _engines("waiting", sum)),
     Reading("KV cache used, %", "fullest engine", lambda sample: _percent(_engines("kv_cache_usage", max)(sample))),
+    Reading(_MEMORY, "resident", _resident),
+    Reading(_MEMORY, "its own", _private),
+    Reading("GPU memory used, GiB", "all GPUs", _gpu_memory),
     Reading("GPU utilisation, %", "mean", _gpus("utilization_percent", _mean)),
     Reading("GPU utilisation, %", "lowest", _gpus("utilization_percent", min)),
     Reading("GPU power, W", "all GPUs", _gpus("power_watts", sum)),
     Reading("GPU temperature, °C", "hottest", _gpus("temperature_celsius", max)),
-    Reading("Memory of the server's processes, GiB", "resident", _resident),
-    Reading("Processors, % of all cores", "busy", _of_first(("machine", "cpu_percent"))),
+    Reading("Processors, % of all cores", "busy", lambda sample: _number(_inside(sample, "machine", "cpu_percent"))),
+    Reading("Restarts", "so far", lambda sample: _number(sample.get("restarts"))),
 )
 
 

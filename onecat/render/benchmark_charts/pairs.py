@@ -18,9 +18,9 @@ from onecat.render.plots import Area, Axis, Chart, Dots, Mark, Rule, Scale, line
 def figures_of(report: Report) -> Iterator[Figure]:
     """A chart for each comparison of A with B."""
     for run in report.runs:
-        verdict = run.experiment.verdict or {}
+        verdict = figures.paired_verdict(run.experiment)
         metric = METRICS.get(str(verdict.get("metric")))
-        if run.experiment.kind == "ab" and metric is not None:
+        if metric is not None:
             points = tuple(_points(run, metric))
             if points:
                 of_run = f", {run.name}" if len(report.runs) > 1 else ""

@@ -22,12 +22,13 @@ def figures_of(report: Report) -> Iterator[Figure]:
 
 
 def _lines(report: Report, title: str) -> Iterator[tuple[str, _Points]]:
-    """Lines with their names; one that is the same as the one before it, as with one GPU, is left out."""
+    """Lines with their names. One that is the same as the one before it, as with one GPU, is left out, and one that is
+    zero throughout."""
     for run in report.runs:
         before: _Points = ()
         for each in READINGS:
             points = sampled(run.experiment, each.read) if each.chart == title else ()
-            if len(points) > 1 and points != before:
+            if len(points) > 1 and points != before and any(value for _, value in points):
                 yield f"{run.name} {each.name}" if len(report.runs) > 1 else each.name, points
                 before = points
 

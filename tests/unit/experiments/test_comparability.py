@@ -135,7 +135,7 @@ def test_bursts_are_comparable_though_one_sent_more() -> None:
         an_experiment([a_block(0, arm="burst", requests=number)], kind="burst", arms={"": {}}) for number in (50, 80)
     ]
     assert differences(bursts) == ()
-    longer = replace(bursts[1], settings={"seconds": 60})
+    longer = replace(bursts[1], settings={"design": {"seconds": 60.0}})
     assert [each.what for each in differences((bursts[0], longer))] == ["length of the burst"]
 
 

@@ -172,6 +172,24 @@ def test_readings_come_from_samples_of_the_server():
     }
 
 
+def test_readings_come_from_what_a_soak_watches():
+    samples = [
+        {"time": moment(each), "running": 2, "kv_cache_usage": 0.25, "processes": 3, "rss_bytes": 2 << 30,
+         "private_bytes": 1 << 30, "gpu_memory_bytes": [1 << 30, 3 << 30], "restarts": 0}
+        for each in range(3)
+    ]  # fmt: skip
+    experiment = an_experiment([], samples=samples)
+    found = {each.name: points[-1][1] for each in READINGS if (points := sampled(experiment, each.read))}
+    assert found == {
+        "running": 2.0,
+        "fullest engine": 25.0,
+        "resident": 2.0,
+        "its own": 1.0,
+        "all GPUs": 4.0,
+        "so far": 0.0,
+    }
+
+
 def test_of_many_samples_peaks_are_kept():
     samples = [
         {"time": BEGUN.timestamp() + each, "engine": {"engines": [{"waiting": 99 if each == 777 else 0}]}}
