@@ -3,7 +3,7 @@ PYTHON ?=
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv quickstart test unit bench bench-diagnose bench-fleet bench-up bench-inspect bench-pull bench-convert bench-kernels bench-attention lock clean clean-cache
+.PHONY: help venv quickstart test unit bench bench-diagnose bench-fleet bench-ab bench-up bench-inspect bench-pull bench-convert bench-kernels bench-attention lock clean clean-cache
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,10 @@ bench-diagnose: ## Measure diagnose on a log of 60 MB
 bench-fleet: ## As root: measure doctor on 16 containers with sshd next to pyinfra and ansible
 	@sh scripts/venv.sh dev
 	@.venv/bin/python bench/doctor_fleet.py
+
+bench-ab: ## As root: see that bench ab finds a slow-down of 5 %, and none between a server and itself
+	@sh scripts/venv.sh dev
+	@.venv/bin/python bench/ab.py
 
 bench-up: ## As root: measure what onecat up adds to the start of a container by hand
 	@sh scripts/venv.sh dev

@@ -100,6 +100,21 @@ class Outcome:
         low, high = sorted((abs(self.low), abs(self.high)))
         return f"B is {self.verdict} by {abs(self.percent):.1f} %, 95 % interval {low:.1f} to {high:.1f} %"
 
+    @property
+    def notes(self) -> list[str]:
+        """What is to be known beside the verdict: the p value, and how many pairs would show small differences."""
+        found = self.comparison
+        if found.p is None or self.verdict == "not-comparable":
+            return []
+        chance = "less than 0.0001" if found.p < 1e-4 else f"{found.p:.4f}"
+        notes = [f"p {chance} over {found.pairs} pairs; a difference is shown below {1 - found.decided_at:.3g}"]
+        if self.verdict == "no-difference":
+            told = [
+                f"{percent:g} % {'more than 100 000' if number is None else number}" for percent, number in found.needed
+            ]
+            notes.append(f"pairs that would show a difference, four times of five: of {', of '.join(told)}")
+        return notes
+
     def document(self) -> dict[str, Any]:
         """As plain data, for result files and JSON."""
         return {
@@ -111,6 +126,7 @@ class Outcome:
             "faster_low_percent": self.low,
             "faster_high_percent": self.high,
             "problem": self.problem,
+            "notes": self.notes,
             "comparisons": {name: asdict(each) for name, each in self.comparisons.items()},
             "arms": {arm: each.document() for arm, each in self.summaries.items()},
         }

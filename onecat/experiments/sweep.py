@@ -338,6 +338,8 @@ def run_sweep(
         step, label = state.step, label_of(state.step.settings)
         try:
             endpoint = switch(step.settings)
+            if step.arm in ARMS:
+                endpoint = replace(endpoint, label=label)
         except OnecatError as error:
             if (
                 error.code not in (ExitCode.ROLLED_BACK, ExitCode.USAGE, ExitCode.NO)

@@ -154,7 +154,8 @@ class VariantServers:
         # Read now: while others serve, its directory might go.
         self._back = saved_request(store.machine, self._release, "rollback", self._facts)
         self._requests = {arm: request_of(store, each, self._facts, original) for arm, each in variants.items()}
-        self._labels = {arm: f"{store.name}, {each.label}" for arm, each in variants.items()}
+        self._labels = {arm: self._label(arm, each) for arm, each in variants.items()}
+        self._digests: dict[str, str] = {}
         self.targets = {arm: self._planned(serves, arm) for arm in variants}
         current = store.current()
         self._serving = None if current is None else current.number
@@ -168,18 +169,24 @@ class VariantServers:
             lines += _differences(first, self._requests[first], arm, self._requests[arm])
         return list(dict.fromkeys(lines))
 
+    def _label(self, arm: str, variant: Variant) -> str:
+        """What the endpoint is called; an arm that says itself what it is needs no more than the deployment's name."""
+        return self._store.name if arm == variant.label else f"{self._store.name}, {variant.label}"
+
     def _planned(self, serves: Target, arm: str) -> Target:
         """A target as it will be, for what is written down about it."""
         from onecat.experiments.environments import checkpoint_digest
 
         request = self._requests[arm]
         plan = request.plan
+        if plan.model_directory not in self._digests:
+            self._digests[plan.model_directory] = checkpoint_digest(self._store.machine, plan.model_directory)
         known = {
             **serves.arm,
             "server_args": list(plan.server_args),
             "env": dict(plan.env),
             "model_directory": plan.model_directory,
-            "checkpoint": checkpoint_digest(self._store.machine, plan.model_directory),
+            "checkpoint": self._digests[plan.model_directory],
             "release": None,
             "variant": self._labels[arm],
         }
@@ -208,7 +215,7 @@ class VariantServers:
         self._check_ours()
         if variant is not None and arm not in self._requests:
             self._requests[arm] = request_of(self._store, variant, self._facts, self.original)
-            self._labels[arm] = f"{self._store.name}, {variant.label}"
+            self._labels[arm] = self._label(arm, variant)
         self._report(f"starting {arm}")
         release = deploy.up(self._requests[arm], self._store.machine, self._quiet)
         self._serving = release.number
