@@ -59,15 +59,10 @@ def test_a_real_vllm_passes_with_limits_that_it_can_keep(served: Served, tmp_pat
     assert wrong - OF_THE_MACHINE - {"preflight.nginx-streaming"} == {"preflight.answer"}
 
 
-def test_answers_that_come_too_late_are_a_failure_and_few_requests_decide_nothing(served: Served) -> None:
+def test_answers_that_come_too_late_are_a_failure(served: Served) -> None:
     words = ("preflight", served.name, "--only", "preflight.concurrency", "--json", "--concurrent", "4")
     late = served.onecat(*words, "--requests", "12", "--p99", "0.002", timeout=300).expect(1).json()
     finding = findings(late)["preflight.concurrency"]
     assert finding["status"] == "fail"
     assert finding["title"].endswith(", 4 at once; limit 0.002 s")
     assert any(line.startswith("sent to http") for line in finding["evidence"])
-
-    few = served.onecat(*words, "--requests", "8", "--p99", "300", timeout=300).expect(0).json()
-    finding = findings(few)["preflight.concurrency"]
-    assert (finding["status"], finding["title"].startswith("Not decided: P99 ")) == ("warn", True)
-    assert "--requests 368" in finding["fix"][0]

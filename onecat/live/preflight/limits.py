@@ -18,7 +18,7 @@ class Options:
 
     limits: the `preflight` section with what the command line changes of it, by name. deployment: the onecat.yaml that
     counts in place of what the release was made from; None: that. only, skip: ids or patterns of checks.
-    quick: no load, no hashing, no start of another program of the engine. driver: what sends the load.
+    quick: no load, no hashing, no start of another program of the engine.
     """
 
     limits: Mapping[str, Any]
@@ -26,7 +26,6 @@ class Options:
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     quick: bool = False
-    driver: str = "vllm"
 
 
 def limits_of(deployment: Deployment, changes: Mapping[str, Any]) -> Preflight:

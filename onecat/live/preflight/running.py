@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from onecat.doctor import Finding, HostReport, Rule, finding_of, select, verdicts
+from onecat.doctor import Finding, HostReport, Rule, Verdict, finding_of, select, verdicts
 from onecat.errors import ExitCode, OnecatError
 from onecat.hosts import FanOut, Task
 from onecat.live.preflight.limits import Options, limits_of
@@ -35,8 +35,8 @@ def preflight(
         name: of the deployment; None for the only one there is. desk: where a person is asked meanwhile; this must be
             the main thread. tell: what is about to happen that takes long or loads the server.
 
-    A host that cannot be reached is told as one. Raises OnecatError for words of options that fit no check, and where
-    no host has such a deployment.
+    A host that cannot be reached is told as one, and one without the deployment as not healthy where another has it.
+    Raises OnecatError for words of options that fit no check, and where no host has such a deployment.
     """
     checks = select(all_preflight_checks(), options.only, options.skip, "preflight.health or 'preflight.nginx-*'")
     if not checks:
@@ -44,22 +44,25 @@ def preflight(
     work = functools.partial(_of_host, name=name, options=options, checks=checks, alone=len(machines) == 1, tell=tell)
     tasks = [Task(each.name, functools.partial(_asked, work, each)) for each in machines]
     outcomes = dict(FanOut(tasks, desk=desk).ended())
-    reports: list[tuple[HostReport, Look | None]] = []
+    reports: list[HostReport] = []
+    looks: list[Look] = []
     for number in range(len(machines)):
         outcome = outcomes[number]
         error = outcome.error
         if error is None:
             assert outcome.result is not None
             report, look = outcome.result
-            reports.append((replace(report, seconds=outcome.seconds), look))
+            looks.append(look)
         elif isinstance(error, OnecatError) and error.code == ExitCode.UNREACHABLE:
-            reports.append((_unreachable(outcome.name, outcome.seconds, error), None))
+            report = _unreachable(outcome.name, outcome.seconds, error)
+        elif isinstance(error, OnecatError) and any(each.error is None for each in outcomes.values()):
+            report = HostReport(outcome.name, True, outcome.seconds, (_not_healthy(error),))
         else:
             raise error
-    looks = [look for _, look in reports if look is not None]
+        reports.append(replace(report, seconds=outcome.seconds))
     return PreflightReport(
         deployment=looks[0].name if looks else name or "",
-        hosts=tuple(report for report, _ in reports),
+        hosts=tuple(reports),
         releases={look.host: look.release.number for look in looks},
         limits=looks[0].limits.model_dump() if looks else dict(options.limits),
     )
@@ -73,6 +76,13 @@ def _asked(
 
 def _unreachable(host: str, seconds: float, error: OnecatError) -> HostReport:
     return HostReport(host, False, seconds, reason=error.found, evidence=error.details, fix=error.next_steps)
+
+
+def _not_healthy(error: OnecatError) -> Finding:
+    """What to say of a host that has no such deployment, or no release of it that serves."""
+    check = next(each for each in all_preflight_checks() if each.id == "preflight.health")
+    evidence = error.details or (error.where or error.found,)
+    return finding_of(check, Verdict("fail", error.found, evidence=tuple(evidence), fix=tuple(error.next_steps)))
 
 
 def _of_host(
@@ -93,7 +103,6 @@ def _of_host(
         look_at(store, options),
         is_alone=alone,
         quick=options.quick,
-        driver=options.driver,
         tell=functools.partial(tell, machine.name),
     )
     look = replace(subject.look, observed=observe(subject, checks))

@@ -30,7 +30,6 @@ class Subject:
     look: Look
     is_alone: bool
     quick: bool = False
-    driver: str = "vllm"
     tell: Callable[[str], None] = field(default=lambda text: None)
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onecat.deploy.server import ServerState
+from onecat.live.preflight.look import Unknown
 from onecat.live.preflight.observing.registry import observer
 from onecat.live.preflight.subject import Subject
 
@@ -30,7 +31,7 @@ class WayBack:
 
 
 @observer(Keeper, place=70)
-def observe_keeper(subject: Subject) -> Keeper:
+def observe_keeper(subject: Subject) -> Keeper | Unknown:
     """Asks Docker, systemd or the supervisor."""
     from onecat.deploy.servers import server_of
 
@@ -39,6 +40,8 @@ def observe_keeper(subject: Subject) -> Keeper:
     if release.service == "supervisor":
         policy = "onecat's supervisor" if state.condition not in ("lost", "absent") else None
         return Keeper(state, policy)
+    if release.container is None:
+        return Unknown("each node of a Ray cluster has a container of its own, and those are not looked at")
     attributes = _inspected(subject)
     host = attributes.get("HostConfig") or {}
     if release.service == "systemd":
