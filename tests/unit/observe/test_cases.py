@@ -5,14 +5,13 @@ tests/fixtures/cases/assignment.yaml says what is expected and why; the cases' o
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from onecat.observe import Diagnosis, diagnose, load_signatures
-from tests.public_cases import ASSIGNMENT, evidence
+from tests.public_cases import ASSIGNMENT, CASES, evidence
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 DIAGNOSED = {case: row["diagnose"] for case, row in ASSIGNMENT.items() if "diagnose" in row}
 
 
@@ -43,6 +42,34 @@ def test_a_case_is_told_its_cause_first(case: str) -> None:
     assert [diagnosis.signature for diagnosis in diagnoses][:1] == [expected["first"]]
     for words in expected["says"]:
         assert words in told(diagnoses[0]), words
+
+
+def test_at_least_nine_of_ten_cases_are_told_their_cause_first(record_property: Callable[[str, object], None]) -> None:
+    """The goal; the test above demands all of them. The number of those that are stands in the report of the tests."""
+    right = [
+        case
+        for case, expected in DIAGNOSED.items()
+        if next((each.signature for each in diagnose(evidence()[case].splitlines())), None) == expected["first"]
+    ]
+    record_property("cases told right", f"{len(right)} of {len(DIAGNOSED)}")
+    assert len(DIAGNOSED) >= 45
+    assert len(right) >= 0.9 * len(DIAGNOSED), sorted(set(DIAGNOSED) - set(right))
+
+
+# The kernel logs among them hold an Xid and a crash.
+FAULTY = {
+    "gpud_dmesg-with-xid-119.log_xid": ["gpu.xid-fail"],
+    "gpud_dmesg.decode.iso.log_nccl": ["engine.segfault"],
+}
+
+
+def test_what_tools_print_on_healthy_machines_is_no_fault() -> None:
+    evidence()
+    texts = [path for path in (CASES.parents[1] / "fixtures").rglob("*") if path.is_file() and path.suffix != ".url"]
+    assert len(texts) >= 40
+    for path in texts:
+        found = diagnose(path.read_text(encoding="utf-8", errors="replace").splitlines())
+        assert [each.signature for each in found] == FAULTY.get(path.name, []), path.name
 
 
 @pytest.mark.parametrize("case", sorted(ASSIGNMENT))
