@@ -74,7 +74,7 @@ def top(
         keep = recording.add if recording is not None else None
         if replay is not None:
             samples: Iterator[Sample | None] = _replay(replay, speed, instantly=once)
-            code = _show(samples, [], name or f"replay of {replay.name}", interval, once, as_json, keep, [None])
+            code = _show(samples, [], f"onecat top: replay of {replay.name}", interval, once, as_json, keep, [None])
         else:
             code = _watch(opened, name, config, hosts, interval, once, as_json, keep)
     raise typer.Exit(int(code))

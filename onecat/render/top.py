@@ -173,6 +173,8 @@ def _gpu_rows(view: HostView, screen: Screen, detail: int) -> list[Row]:
             rows.append([(f"{gpu.index:>3} ", STRONG), (f"no answer: {gpu.error}", BAD)])
             continue
         rows.append(_gpu_row(view, gpu, spark, wide))
+        if gpu.ecc_uncorrected:
+            rows.append([(f"    {gpu.ecc_uncorrected} memory errors that ECC could not correct: onecat doctor", BAD)])
     names = " / ".join(dict.fromkeys(each.name for each in gpus if each.name))
     if sum(len(piece) for piece, _ in rows[0]) + 2 + len(names) <= screen.width:
         rows[0].append(("  " + names, ""))
@@ -204,8 +206,6 @@ def _gpu_row(view: HostView, gpu: GpuSample, spark: int, wide: bool) -> Row:
         (f" {power:>8}", ""),
         (f"  {_reasons(gpu.event_reasons)}", BAD if grave else ""),
     ]
-    if gpu.ecc_uncorrected:
-        row.append((f"  ECC errors: {gpu.ecc_uncorrected}", BAD))
     return row
 
 

@@ -107,31 +107,27 @@ def _rules(found: tuple[Alert, ...]) -> list[dict[str, Any]]:
 
 
 def _notes(request: Request, rules: str, counters: str, has_gpus: bool) -> list[str]:
+    deployment = request.deployment
     notes = [
         "",
         "A whole configuration, for a Prometheus of its own; one that is there gets the jobs and the file of rules.",
-        f"Check: promtool check config prometheus.yml && promtool check rules {rules}",
+        "What to do first:",
     ]
-    deployment = request.deployment
     if _through_nginx(request):
-        own = all(each in ("127.0.0.1", "::1") for each in deployment.proxy.metrics_from)
-        notes.append(
-            "nginx gives /metrics to the addresses in proxy.metrics_from of onecat.yaml: "
-            + (
-                "only to its own host. Add Prometheus' address there."
-                if own
-                else ", ".join(deployment.proxy.metrics_from)
-            )
-        )
-        notes.append(
-            "While a canary is tried, nginx answers with either release's counters: look at both by onecat top."
-        )
+        allowed = ", ".join(deployment.proxy.metrics_from)
+        notes += [
+            f"- Prometheus' address must be in proxy.metrics_from of onecat.yaml, which now says {allowed}",
+            "- while a canary is tried, nginx answers with either release's counters: look at that by onecat top",
+        ]
     else:
-        notes.append("The servers' own ports are asked, since nginx would mix the counters of several servers.")
+        notes.append("- the servers' own ports are asked: they must be open to Prometheus")
         if request.plan.host in ("127.0.0.1", "::1"):
-            notes.append("The server listens on its own host only: run Prometheus there, or give it an address.")
+            notes.append(
+                "- each server listens on its own host only: give it an address (host of its flags in onecat.yaml)"
+            )
     if any(parse_target(host).is_local for host in deployment.hosts):
-        notes.append("127.0.0.1 is the deployment's host: run Prometheus there, or write its address.")
+        notes.append("- 127.0.0.1 is the deployment's host: run Prometheus there, or write the host's address")
     if has_gpus:
-        notes.append(f"GPUs: dcgm-exporter on every host, port {DCGM_PORT}, with the counters of {counters}.")
+        notes.append(f"- on every host dcgm-exporter, port {DCGM_PORT}, with the counters of {counters}")
+    notes.append(f"Then: promtool check config prometheus.yml && promtool check rules {rules}")
     return [*notes, ""]
