@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from onecat.errors import ExitCode, OnecatError
@@ -18,6 +18,7 @@ Role = Literal["matters", "compared", "told"]
 """matters: runs that differ in it are not compared. compared: it is what a comparison is made for. told: neither."""
 
 MISSING = "not known"
+NOTHING = "-"
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class Aspect:
-    """read: the value in an experiment as text; several (of the points of a sweep) are joined by the reader."""
+    """read: the value in an experiment as text, several of them (of the points of a sweep) joined; empty where the
+    experiment has none, so that nothing differs from it."""
 
     what: str
     role: Role
@@ -117,12 +119,21 @@ def _of_arms(key: str) -> Callable[[Experiment], str]:
     return lambda experiment: _joined(_shown(arm.get(key)) for arm in experiment.environment.arms.values())
 
 
-def _seeds(experiment: Experiment) -> str:
-    """The first one; how many followed it is a matter of how many blocks were measured."""
-    seeds = [block.workload.seed for block in measured(experiment)]
-    if not seeds:
-        return MISSING
-    return str(seeds[0]) if len(set(seeds)) == 1 else f"from {min(seeds)}, others in each block"
+def _first_seed(experiment: Experiment) -> str:
+    """How many followed it is a matter of how many blocks were measured."""
+    return min((str(block.workload.seed) for block in measured(experiment)), key=int, default="")
+
+
+def _repetition(experiment: Experiment) -> str:
+    """Nothing of a run that repeated nothing."""
+    seeds: dict[Any, list[int]] = {}
+    for block in measured(experiment):
+        alike = (block.arm, block.arrivals, replace(block.workload, seed=0))
+        seeds.setdefault(alike, []).append(block.workload.seed)
+    repeated = [found for found in seeds.values() if len(found) > 1]
+    if not repeated:
+        return ""
+    return "have the same prompts" if any(len(set(found)) < len(found) for found in repeated) else "have new prompts"
 
 
 def _requests(experiment: Experiment) -> str:
@@ -201,9 +212,10 @@ ASPECTS: tuple[Aspect, ...] = (
     Aspect(
         "seed of the prompts",
         "matters",
-        _seeds,
+        _first_seed,
         "another seed makes other prompts",
     ),
+    Aspect("repetitions", "matters", _repetition, "a server answers quicker what it has seen before"),
     Aspect(
         "end of sequence",
         "matters",
@@ -250,8 +262,8 @@ _READ_BY_ROWS = {"model", "gpus", "engine", "engine_version", "patches", "profil
 def _of_aspects(experiments: Sequence[Experiment]) -> Iterator[Difference]:
     for aspect in ASPECTS:
         values = tuple(map(aspect.read, experiments))
-        if len(set(values)) > 1:
-            yield Difference(aspect.what, aspect.role, values, aspect.why)
+        if len({value for value in values if value}) > 1:
+            yield Difference(aspect.what, aspect.role, tuple(value or NOTHING for value in values), aspect.why)
 
 
 def _of_arguments(experiments: Sequence[Experiment]) -> Iterator[Difference]:

@@ -44,7 +44,6 @@ MATTERING = [
     ("input tokens", with_workload(RUN, input_tokens=1024)),
     ("output tokens", with_workload(RUN, output_tokens=None)),
     ("spread of lengths", with_workload(RUN, range_ratio=0.5)),
-    ("seed of the prompts", with_workload(RUN, seed=5)),
     ("end of sequence", with_workload(RUN, ignore_eos=False)),
     ("arrivals", with_blocks(RUN, arrivals=Arrivals(concurrency=9))),
     ("objectives", replace(RUN, objectives=Objectives(ttft_ms=200))),
@@ -114,7 +113,15 @@ def test_fewer_repetitions_are_comparable() -> None:
 def test_a_run_is_not_comparable_with_one_that_repeats_its_prompts() -> None:
     """A server answers what it has seen before from its prefix cache."""
     repeated = with_workload(RUN, seed=1)
-    assert [each.what for each in differences((RUN, repeated))] == ["seed of the prompts"]
+    (found,) = differences((RUN, repeated))
+    assert (found.what, found.values) == ("repetitions", ("have new prompts", "have the same prompts"))
+    once = replace(RUN, blocks=RUN.blocks[:2])
+    assert differences((once, RUN)) == differences((once, repeated)) == ()
+
+
+def test_another_seed_makes_other_prompts() -> None:
+    other = replace(RUN, blocks=RUN.blocks[:1] + RUN.blocks[2:])
+    assert [each.what for each in differences((RUN, other))] == ["seed of the prompts"]
 
 
 def test_other_prompts_are_other_work() -> None:
@@ -135,8 +142,8 @@ def test_bursts_are_comparable_though_one_sent_more() -> None:
         an_experiment([a_block(0, arm="burst", requests=number)], kind="burst", arms={"": {}}) for number in (50, 80)
     ]
     assert differences(bursts) == ()
-    longer = replace(bursts[1], settings={"design": {"seconds": 60.0}})
-    assert [each.what for each in differences((bursts[0], longer))] == ["length of the burst"]
+    short, long = (replace(bursts[1], settings={"design": {"seconds": seconds}}) for seconds in (30.0, 60.0))
+    assert [each.what for each in differences((short, long))] == ["length of the burst"]
 
 
 def test_what_else_is_known_is_told_by_its_path() -> None:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onecat.render.plots import (
@@ -37,6 +37,7 @@ LEFT, RIGHT, TOP, BOTTOM = 56.0, 460.0, 30.0, 254.0
 """The frame of a chart in its view box of 480 by 300."""
 
 
+@settings(deadline=None)
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
 def test_a_linear_scale_holds_its_values_with_round_ticks(one, other):
     low, high = sorted((one, other))
@@ -50,6 +51,7 @@ def test_a_linear_scale_holds_its_values_with_round_ticks(one, other):
         assert len({text for _, text in scale.ticks}) == len(scale.ticks)
 
 
+@settings(deadline=None)
 @given(st.floats(1e-6, 1e9), st.floats(1, 1e9))
 def test_a_logarithmic_scale_holds_its_values_with_round_ticks(low, factor):
     high = low * factor
