@@ -286,8 +286,6 @@ def _engine_rows(view: HostView, screen: Screen, detail: int) -> list[Row]:
     if engine.kv_tokens:
         row.append((f" of {engine.kv_tokens:,} tokens".replace(",", " "), ""))
     row.append((f"  preempted {_number(preempted)}", BAD if preempted else ""))
-    if rates and rates.prefix_hit_rate is not None:
-        row.append((f"  prefix hits {_percent(rates.prefix_hit_rate)}", ""))
     if len(engine.engines) > 1:
         row.append((f"  {len(engine.engines)} engines", ""))
     rows: list[Row] = [row]
@@ -303,6 +301,8 @@ def _engine_rows(view: HostView, screen: Screen, detail: int) -> list[Row]:
 def _throughput_row(rates: EngineRates) -> Row:
     row: Row = [("     ", ""), (f"{_number(rates.generation_tokens)} tokens/s generated", STRONG)]
     row.append((f", {_number(rates.prompt_tokens)} prompt tokens/s, {_number(rates.requests, 1)} requests/s", ""))
+    if rates.prefix_hit_rate is not None:
+        row.append((f", prefix hits {_percent(rates.prefix_hit_rate)}", ""))
     if rates.draft_acceptance is not None:
         row.append((f", drafts accepted {_percent(rates.draft_acceptance)}", ""))
     if rates.restarts:
@@ -333,14 +333,14 @@ def _sparkline_rows(view: HostView, width: int) -> list[Row]:
     waiting = view.series(lambda each: each.engine.waiting if each.engine else None, room)
     usage = view.series(lambda each: each.engine.fullest_kv_cache if each.engine else None, room)
     for name, series, most, words in (
-        ("tokens/s", tokens, None, "{:.0f} at most"),
-        ("waiting", waiting, None, "{:.0f} at most"),
-        ("KV cache", usage, 1.0, "{:.0%} at most"),
+        ("tokens/s", tokens, None, _number),
+        ("waiting", waiting, None, _number),
+        ("KV cache", usage, 1.0, _percent),
     ):
         known = [each for each in series if each is not None]
         if known and max(known) > 0:
             line = sparkline(series, room, most or max(known))
-            rows.append([(f"     {name:<9}", ""), (line, GOOD), ("  " + words.format(max(known)), "")])
+            rows.append([(f"     {name:<9}", ""), (line, GOOD), (f"  {words(max(known))} at most", "")])
     return rows
 
 
