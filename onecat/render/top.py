@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from onecat.live.top import HostView
-from onecat.observe.metrics import EngineRates, GpuSample, Latency, Sample
+from onecat.observe.metrics import EngineRates, GpuSample, NpuSample, Sample
 from onecat.render import columns
 
 if TYPE_CHECKING:
@@ -209,10 +209,7 @@ def _gpu_row(view: HostView, gpu: GpuSample, spark: int, wide: bool) -> Row:
     return row
 
 
-def _npu_row(npu: object) -> Row:
-    from onecat.observe.metrics import NpuSample
-
-    assert isinstance(npu, NpuSample)
+def _npu_row(npu: NpuSample) -> Row:
     told = f"NPU {npu.index} {npu.name or ''}  {_number(npu.utilization_percent)} %  "
     told += f"{_gib(npu.memory_used)}/{_gib(npu.memory_total)} GiB  {_number(npu.temperature_celsius)} °C  "
     told += f"{_number(npu.power_watts)} W  "
@@ -435,6 +432,3 @@ def _seconds(value: float) -> str:
 
 def _ago(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-__all__ = ["Latency", "Screen", "one_line_numbers", "sample_line", "sparkline", "top_view"]

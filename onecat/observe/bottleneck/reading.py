@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from onecat.observe.bottleneck.records import Reading
 from onecat.observe.bottleneck.window import Window, window_of
+from onecat.observe.bottleneck.wording import load_evidence
 from onecat.observe.metrics import Sample
 
 Rule = Callable[[Window], Reading | None]
@@ -51,8 +52,6 @@ def rules() -> tuple[Rule, ...]:
 
 
 def _not_clear(window: Window) -> Reading:
-    from onecat.observe.bottleneck.wording import load_evidence
-
     evidence = load_evidence(window)
     if window.serves_nobody and window.utilization:
         return Reading(
