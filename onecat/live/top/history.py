@@ -10,8 +10,9 @@ from itertools import pairwise
 from onecat.observe.bottleneck import Reading, read_bottleneck
 from onecat.observe.metrics import EngineRates, Sample, engine_rates
 
-READ_SECONDS = 20.0
-"""The stretch that the reading and the rates are about: long enough for a steady reading, short enough to follow."""
+READ_SECONDS = 8.0
+"""The stretch that the reading and the rates are about: several samples at the usual interval, and short
+enough to follow a load that changes: a minute's burst is over before a longer stretch has told of it."""
 FEWEST = 3
 """Samples that are read, however far apart they are."""
 KEPT = 240
