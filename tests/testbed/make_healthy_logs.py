@@ -27,7 +27,7 @@ from tests.testbed.real_logs.healthy import HEALTHY, HealthyStage, ray_node
 from tests.testbed.served import serving
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "logs" / "healthy"
-RAY = "ray[default]==2.56.1"
+RAY = "2.60.0"
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_ray(cache: Cache, tmp_path: Path) -> None:
     folder = cache.folder("ray") / RAY
     if not folder.exists():
         partial = folder.with_name(f".{os.getpid()}")
-        pip = [sys.executable, "-m", "pip", "install", "-qq", "--target", str(partial), RAY]
+        pip = [sys.executable, "-m", "pip", "install", "-qq", "--target", str(partial), f"ray[default]=={RAY}"]
         subprocess.run(pip, check=True)
         partial.rename(folder)
     keep_as("ray-head", ray_node(tmp_path, folder), tmp_path)

@@ -8,6 +8,8 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+# What a server's tracebacks begin in that this program has become.
+PROGRAM = Path(__file__).with_name("warm_program.py")
 KEEP = "ONECAT_KEEP_LOGS"
 LARGEST = 60_000
 _CONTROL = re.compile(r"\x1b\[[0-9;]*m")
@@ -34,7 +36,8 @@ def cleaned(text: str, folders: Mapping[Path, str]) -> str:
     """
     for folder, name in sorted(folders.items(), key=lambda pair: -len(str(pair[0]))):
         text = text.replace(str(folder), name)
-    text = text.replace(socket.gethostname(), "gpu-host")
+    text = re.sub(rf"(?<![\w.-]){re.escape(socket.gethostname())}(?![\w-])", "gpu-host", text)
+    text = text.replace(str(PROGRAM), "/opt/vllm/bin/vllm")
     # Frames of the interpreter and of packages, whatever directory those are in.
     text = re.sub(r"/[\w./+-]*/(?:site|dist)-packages/", "/opt/vllm/lib/python3.11/site-packages/", text)
     text = re.sub(r"/[\w./+-]*/lib/python3\.\d+/(?!site-packages)", "/usr/lib/python3.11/", text)

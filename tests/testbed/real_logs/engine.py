@@ -130,7 +130,7 @@ class EngineServer:
         """All that it has printed so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
-    def wait_until_ended(self, seconds: float = 120) -> int:
+    def wait_until_ended(self, seconds: float = 300) -> int:
         """Its exit code. Fails with the end of its log where it goes on."""
         try:
             return self.process.wait(seconds)
@@ -140,7 +140,7 @@ class EngineServer:
     def wait_until_failed(self) -> None:
         """Wait for its end, or for the end of its log where it does not come up and hangs on its way out. That happens:
         a worker that gets SIGTERM while Python clears weak references goes on."""
-        limit = time.monotonic() + 180
+        limit = time.monotonic() + 400
         while (code := self.process.poll()) is None and self._silent_after("EngineCore failed to start") < 5:
             assert time.monotonic() < limit, f"it neither fails nor ends\n{self.text()[-3000:]}"
             time.sleep(0.1)
@@ -158,7 +158,7 @@ class EngineServer:
             assert time.monotonic() < limit, f"no {words!r} in {seconds} s\n{self.text()[-3000:]}"
             time.sleep(0.1)
 
-    def wait_until_ready(self, seconds: float = 180) -> None:
+    def wait_until_ready(self, seconds: float = 400) -> None:
         self.wait_for("API server: HTTP server started", seconds)
         limit = time.monotonic() + 10
         while True:

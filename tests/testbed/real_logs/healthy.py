@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -23,8 +22,11 @@ from tests.testbed import quantised_checkpoints
 from tests.testbed.nginx_servers import wait_for
 from tests.testbed.ports import free_port
 from tests.testbed.real_logs.engine import EngineServer, EngineStarter, running
+from tests.testbed.waiting import wait_until
 
 EAGER = ("--enforce-eager", "--max-model-len", "512")
+# For variables that are read while vLLM's modules load: a process that has not loaded them yet.
+COLD = ("env",)
 KEY = "sk-0123456789"
 # What people ask a model about: no fault of the server that it writes such words into its log.
 FAULTS = (
@@ -123,7 +125,7 @@ def nvfp4(stage: HealthyStage) -> str:
 @healthy
 def fp8_blocks(stage: HealthyStage) -> str:
     quantised_checkpoints.write(stage.folder, "fp8-block")
-    with stage.server(*EAGER, model=stage.folder / "fp8-block") as server:
+    with stage.server(*EAGER, "--dtype", "bfloat16", model=stage.folder / "fp8-block") as server:
         complete(server)
     return server.text()
 
@@ -291,35 +293,28 @@ def client_aborts(stage: HealthyStage) -> str:
 @healthy
 def prompts_about_faults(stage: HealthyStage) -> str:
     flags = ("--enable-log-requests", "--enable-log-outputs")
-    with stage.server(*EAGER, *flags, variables={"VLLM_LOGGING_LEVEL": "DEBUG"}) as server:
+    with stage.server(*EAGER, *flags, variables={"VLLM_LOGGING_LEVEL": "DEBUG"}, wrapper=COLD) as server:
         for prompt in FAULTS:
             complete(server, prompt, echo=True)
             chat(server, prompt)
     lines = server.text().splitlines(keepends=True)
     first = next(number for number, line in enumerate(lines) if "HTTP server started" in line)
-    return "".join(lines[first:])
+    # The other processes only say again and again that they were woken.
+    text = "".join(line for line in lines[first:] if line.startswith("(APIServer"))
+    assert all(words.splitlines()[0] in text for words in FAULTS)
+    return text
 
 
 @healthy
 def debug(stage: HealthyStage) -> str:
-    with stage.server(*EAGER, variables={"VLLM_LOGGING_LEVEL": "DEBUG"}) as server:
+    with stage.server(*EAGER, variables={"VLLM_LOGGING_LEVEL": "DEBUG"}, wrapper=COLD) as server:
         complete(server)
     return server.text()
 
 
 @healthy
 def coloured(stage: HealthyStage) -> str:
-    with stage.server(*EAGER, variables={"VLLM_LOGGING_COLOR": "1", "FORCE_COLOR": "1"}) as server:
-        complete(server)
-    return server.text()
-
-
-@healthy
-def sleeping(stage: HealthyStage) -> str:
-    with stage.server(*EAGER, "--enable-sleep-mode", variables={"VLLM_SERVER_DEV_MODE": "1"}) as server:
-        complete(server)
-        assert server.post("/sleep?level=1", {}).status_code == 200
-        assert server.post("/wake_up", {}).status_code == 200
+    with stage.server(*EAGER, variables={"VLLM_LOGGING_COLOR": "1", "FORCE_COLOR": "1"}, wrapper=COLD) as server:
         complete(server)
     return server.text()
 
@@ -385,27 +380,27 @@ def behind_nginx(stage: HealthyStage) -> str:
 
 
 def ray_node(folder: Path, ray: Path) -> str:
-    """The log of a Ray head that starts, is asked for its state, and is stopped. ray: a folder with its packages."""
+    """The log of a Ray head that starts, is asked for its state, and is ended. ray: a folder with its packages."""
     environment = {"PYTHONPATH": str(ray), "PATH": "/usr/bin:/bin", "HOME": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
     program = [sys.executable, "-m", "ray.scripts.scripts"]
-    words = ["start", "--head", "--num-cpus=1", "--include-dashboard=false", f"--temp-dir={folder}/ray"]
-    network = ["--node-ip-address=127.0.0.1", f"--port={free_port()}", "--object-store-memory=80000000"]
-
-    def run(*arguments: str) -> str:
-        done = subprocess.run(
-            [*program, *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False
+    port = free_port()
+    words = ["start", "--head", "--block", "--num-cpus=1", "--include-dashboard=false", f"--temp-dir={folder}/ray"]
+    # Its own choice of ports for workers, from 10002 on, has the ones that tests take.
+    words += ["--node-ip-address=127.0.0.1", f"--port={port}", "--min-worker-port=33000", "--max-worker-port=33999"]
+    path = folder / "ray.log"
+    with path.open("wb") as file:
+        head = subprocess.Popen(
+            [*program, *words, "--object-store-memory=80000000"], env=environment, stdout=file, stderr=file
         )
-        return done.stdout + done.stderr
-
-    try:
-        told = run(*words, *network)
-        time.sleep(5)
-        told += run("status", "--address", f"127.0.0.1:{network[1].partition('=')[2]}")
-    finally:
-        told += run("stop")
-    logs = folder / "ray" / "session_latest" / "logs"
+        try:
+            wait_until(lambda: "Ray runtime started" in path.read_text(), 240)
+            argv = [*program, "status", "--address", f"127.0.0.1:{port}"]
+            told = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=True)
+        finally:
+            head.terminate()
+            head.wait(60)
+    text = path.read_text() + told.stdout + told.stderr
     for name in ("gcs_server.out", "raylet.out", "monitor.log", "log_monitor.log"):
-        if (logs / name).exists():
-            told += (logs / name).read_text(errors="replace")
-    shutil.rmtree(folder / "ray", ignore_errors=True)
-    return told
+        for each in (folder / "ray" / "session_latest" / "logs").glob(name):
+            text += each.read_text(errors="replace")
+    return text
