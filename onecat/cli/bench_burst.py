@@ -44,6 +44,7 @@ def burst(
     foreign: options.ForeignOption = False,
     request_timeout: options.TimeoutOption = 60.0,
     pin: options.PinOption = True,
+    driver_name: options.DriverOption = "engine",
     output: options.OutputFileOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -56,8 +57,9 @@ def burst(
 
     from onecat.experiments.burst import Design, Outcome, run_burst
     from onecat.experiments.results import ResultFile
-    from onecat.experiments.targets import environment_of, open_driver
+    from onecat.experiments.targets import environment_of, open_driver_named
 
+    options.check_driver(driver_name)
     console.end_like_ctrl_c()
     outcome: Outcome | None = None
     with options.open_bench_target(wanted) as target:
@@ -75,8 +77,8 @@ def burst(
         )
         design = Design(workload, concurrency, seconds, calm_requests, recovery_seconds=recovery_seconds)
         path = options.result_path(output, "burst", target)
-        console.progress(f"load on {target.endpoint.base_url}: starting the engine's own benchmark")
-        with open_driver(target, request_seconds=request_timeout, pin=pin) as driver:
+        console.progress(f"load on {target.endpoint.base_url}: starting what sends it")
+        with open_driver_named(driver_name, target, request_seconds=request_timeout, pin=pin) as driver:
             console.progress(driver.describe()["pinning"])
             environment = environment_of(driver, {"": target})
             settings = {"target": wanted.document(), "design": asdict(design), "request_timeout": request_timeout}

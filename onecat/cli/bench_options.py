@@ -84,6 +84,9 @@ TimeoutOption = Annotated[
 PinOption = Annotated[
     bool, typer.Option("--pin/--no-pin", help="Send the load from cores of its own, where there are enough.")
 ]
+DriverOption = Annotated[
+    str, typer.Option("--driver", metavar="engine|aiperf", help="What sends it: vllm bench serve, or aiperf on PATH.")
+]
 OutputFileOption = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Result file; by default one among onecat's data."),
@@ -374,6 +377,14 @@ def seconds_of(text: str, option: str) -> float:
     if found is None or float(found[1]) <= 0:
         raise OnecatError(f"{option} {text} is no time", expected=f"as {option} 90s, {option} 30m, {option} 72h")
     return float(found[1]) * _SECONDS[found[2]]
+
+
+def check_driver(name: str) -> None:
+    """Raises OnecatError for a name that is no driver's."""
+    from onecat.experiments.targets import DRIVERS
+
+    if name not in DRIVERS:
+        raise OnecatError(f"--driver {name} is none", expected=f"one of: {', '.join(DRIVERS)}")
 
 
 def result_path(output: Path | None, kind: Any, target: Target) -> Path:

@@ -74,6 +74,7 @@ def run(
     foreign: options.ForeignOption = False,
     request_timeout: options.TimeoutOption = 600.0,
     pin: options.PinOption = True,
+    driver_name: options.DriverOption = "engine",
     output: options.OutputFileOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -85,8 +86,9 @@ def run(
     from onecat.errors import ExitCode, OnecatError
     from onecat.experiments.results import ResultFile
     from onecat.experiments.running import Design, design_document, run_design
-    from onecat.experiments.targets import environment_of, open_driver
+    from onecat.experiments.targets import environment_of, open_driver_named
 
+    options.check_driver(driver_name)
     console.end_like_ctrl_c()
     at_once = max((each.concurrency or 1 for each in levels), default=1)
     number = requests or max(
@@ -109,9 +111,9 @@ def run(
         )
         design = Design(workload, levels, repetitions, at_once if warm_up is None else warm_up)
         path = options.result_path(output, "run", target)
-        console.progress(f"load on {target.endpoint.base_url}: starting the engine's own benchmark")
+        console.progress(f"load on {target.endpoint.base_url}: starting what sends it")
         cut = False
-        with open_driver(target, request_seconds=request_timeout, pin=pin) as driver:
+        with open_driver_named(driver_name, target, request_seconds=request_timeout, pin=pin) as driver:
             console.progress(driver.describe()["pinning"])
             environment = environment_of(driver, {"": target})
             settings = {"target": wanted.document(), "design": design_document(design)}

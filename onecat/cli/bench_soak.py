@@ -66,6 +66,7 @@ def soak(
     foreign: options.ForeignOption = False,
     request_timeout: options.TimeoutOption = 300.0,
     pin: options.PinOption = True,
+    driver_name: options.DriverOption = "engine",
     output: options.OutputFileOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -77,14 +78,15 @@ def soak(
     from onecat.experiments.records import Arrivals
     from onecat.experiments.results import ResultFile
     from onecat.experiments.soak import Design, Limits, design_document
-    from onecat.experiments.targets import environment_of, open_driver
+    from onecat.experiments.targets import environment_of, open_driver_named
 
+    options.check_driver(driver_name)
     console.end_like_ctrl_c()
     file = None
     if resume is not None:
         path = find_result(str(resume))
         file = ResultFile.open_to_resume(path)
-        wanted, design, request_timeout = _settings(file, path)
+        wanted, design, request_timeout, driver_name = _settings(file, path)
     try:
         with options.open_bench_target(wanted) as target:
             if file is not None:
@@ -112,14 +114,15 @@ def soak(
                     limits=Limits(max_errors, max_growth),
                 )
                 path = options.result_path(output, "soak", target)
-            console.progress(f"load on {target.endpoint.base_url}: starting the engine's own benchmark")
-            with open_driver(target, request_seconds=request_timeout, pin=pin) as driver:
+            console.progress(f"load on {target.endpoint.base_url}: starting what sends it")
+            with open_driver_named(driver_name, target, request_seconds=request_timeout, pin=pin) as driver:
                 console.progress(driver.describe()["pinning"])
                 if file is None:
                     settings = {
                         "target": wanted.document(),
                         "design": design_document(design),
                         "request_timeout": request_timeout,
+                        "driver": driver_name,
                     }
                     file = ResultFile.create(path, "soak", environment_of(driver, {"": target}), settings)
                 verdict, cut = _measure(driver, target, design, file, path)
@@ -152,7 +155,7 @@ def _measure(driver: Any, target: Target, design: Design, file: ResultFile, path
     return verdict, cut
 
 
-def _settings(file: ResultFile, path: Path) -> tuple[options.Wanted, Design, float]:
+def _settings(file: ResultFile, path: Path) -> tuple[options.Wanted, Design, float, str]:
     from onecat.experiments.soak import design_from
 
     try:
@@ -163,6 +166,7 @@ def _settings(file: ResultFile, path: Path) -> tuple[options.Wanted, Design, flo
             options.wanted_from(settings["target"]),
             design_from(settings["design"]),
             float(settings["request_timeout"]),
+            str(settings.get("driver", "engine")),
         )
     except (KeyError, TypeError, ValueError) as error:
         file.close()

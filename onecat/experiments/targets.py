@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from onecat import __version__
 from onecat.errors import ExitCode, OnecatError
 from onecat.experiments.environments import deployment_arm
+from onecat.experiments.loads import LoadDriver
 from onecat.experiments.loads.cores import Pinning, choose_cores
 from onecat.experiments.loads.engine import REQUEST_SECONDS, EngineLoadDriver, program_words
 from onecat.experiments.records import ApiKey, Endpoint, Environment
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 ANYWAY = "--load-foreign-server"
 """The option that lets load go to an address that is not known to be one's own."""
+DRIVERS = ("engine", "aiperf")
+UNPINNED = Pinning(None, "the load is sent from any core, as was asked")
 _TOKENIZER_VALUES = ("--tokenizer-mode",)
 _TOKENIZER_SWITCHES = ("--trust-remote-code",)
 
@@ -156,6 +159,19 @@ def url_target(
     return Target(endpoint, {"model": model, "endpoint": base, "loaded": base}, machine, sender)
 
 
+def open_driver_named(
+    name: str, target: Target, *, request_seconds: float = REQUEST_SECONDS, pin: bool = True
+) -> LoadDriver:
+    """The driver that a person names: `engine` or `aiperf`. Raises OnecatError, as `open_driver`."""
+    if name == "aiperf":
+        from onecat.experiments.loads.aiperf import AiperfLoadDriver
+
+        pinning = pinning_for(target) if pin else UNPINNED
+        where = _where(target.machine)
+        return AiperfLoadDriver(target.machine, where=where, pinning=pinning, request_seconds=request_seconds)
+    return open_driver(target, request_seconds=request_seconds, pin=pin)
+
+
 def open_driver(
     target: Target, *others: Target, request_seconds: float = REQUEST_SECONDS, pin: bool = True
 ) -> EngineLoadDriver:
@@ -166,19 +182,23 @@ def open_driver(
 
     Raises OnecatError when it cannot be started.
     """
-    pinning = pinning_for(target) if pin else Pinning(None, "the load is sent from any core, as was asked")
+    pinning = pinning_for(target) if pin else UNPINNED
     sender, runtime = target.sender, "a native runtime"
     if isinstance(sender, ContainerSender):
         runtime = f"a container of {sender.image[:19]}"
     tokenizers = dict.fromkeys(each.endpoint.tokenizer for each in (target, *others) if each.endpoint.tokenizer)
     return EngineLoadDriver(
         lambda: _start(target, tuple(tokenizers)),
-        where=platform.node() if target.machine.is_local else target.machine.name,
+        where=_where(target.machine),
         runtime=runtime,
         pinning=pinning,
         tokenizer_words=target.tokenizer_words,
         request_seconds=request_seconds,
     )
+
+
+def _where(machine: Machine) -> str:
+    return platform.node() if machine.is_local else machine.name
 
 
 def pinning_for(target: Target) -> Pinning:
@@ -193,7 +213,7 @@ def pinning_for(target: Target) -> Pinning:
     return choose_cores(cores_of_machine(target.machine), cores)
 
 
-def environment_of(driver: EngineLoadDriver, arms: dict[str, Target]) -> Environment:
+def environment_of(driver: LoadDriver, arms: dict[str, Target]) -> Environment:
     """Under which conditions an experiment runs. arms: by name; "" for the only one."""
     return Environment(
         onecat=__version__,

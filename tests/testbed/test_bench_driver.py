@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx
@@ -46,21 +47,40 @@ def driver(target: Target) -> Iterator[EngineLoadDriver]:
 
 
 @contextmanager
-def server(*words: str, key: str | None = None, killed_after: float | None = None) -> Iterator[str]:
-    """The small server, by its address. killed_after: seconds until it is killed."""
+def server(*words: str, key: str | None = None) -> Iterator[str]:
+    """The small server, by its address."""
     port = free_port()
     environment = {**os.environ, **({} if key is None else {"VLLM_API_KEY": key})}
     argv = [sys.executable, "-I", str(SERVER), "tiny", "--port", str(port), "--word-seconds", "0.01", *words]
-    process = subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL)
     url = f"http://127.0.0.1:{port}"
     try:
         assert within(20, lambda: answers(url))
-        if killed_after is not None:
-            threading.Timer(killed_after, process.kill).start()
         yield url
     finally:
-        os.killpg(process.pid, signal.SIGKILL)  # with the child that one which is killed leaves behind
+        process.terminate()
         process.wait()
+
+
+class Breaking(BaseHTTPRequestHandler):
+    """Ends in the midst of each stream."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.close_connection = True
+        if self.path != "/v1/completions":
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        data = b'data: {"choices": [{"text": "one"}]}\n\n'
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 def answers(url: str) -> bool:
@@ -179,8 +199,10 @@ def test_errors_have_kinds_and_one_does_not_end_a_block(driver: EngineLoadDriver
     assert "Connect call failed" in closed.requests[0].message
     with server("--errors-after", "3") as url:  # it counts that it was asked how it tokenises
         assert [each.error for each in block(url).requests] == [None, None, "server", "server"]
-    with server("--word-seconds", "20", killed_after=3) as url:
-        assert [each.error for each in block(url).requests] == ["broken", "connect", "connect", "connect"]
+    with HTTPServer(("127.0.0.1", 0), Breaking) as breaking:
+        threading.Thread(target=breaking.serve_forever, daemon=True).start()
+        assert [each.error for each in block(f"http://127.0.0.1:{breaking.server_port}").requests] == ["broken"] * 4
+        breaking.shutdown()
 
 
 def test_a_request_without_an_answer_in_time(driver: EngineLoadDriver, served: Served) -> None:
@@ -196,15 +218,15 @@ def test_a_request_without_an_answer_in_time(driver: EngineLoadDriver, served: S
 
 
 def test_ctrl_c_keeps_what_came_and_the_driver_goes_on(driver: EngineLoadDriver, served: Served) -> None:
-    interrupt = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT))
-    with server("--word-seconds", "0.1") as url:
+    interrupt = threading.Timer(4, os.kill, (os.getpid(), signal.SIGINT))
+    with server() as url:
         endpoint = Endpoint("x", url, "tiny", str(served.directory))
         interrupt.start()
         with pytest.raises(CutShort) as cut:
             # At this rate the last request would be sent after 100 s.
             driver.run(endpoint, Workload(requests=500, input_tokens=8, output_tokens=2), Arrivals(rate=5.0), number=0)
         assert cut.value.block is not None
-        assert 1 <= len(cut.value.block.requests) < 20
+        assert 1 <= len(cut.value.block.requests) < 40
         assert errors(cut.value.block) == {None}
         assert len(driver.run(endpoint, SMALL, Arrivals(concurrency=4), number=1).requests) == 4
 

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from onecat.deploy import processes
 from onecat.experiments.results import read_experiment
 from tests.processes import runs, within
 from tests.testbed.served import Served
@@ -21,13 +22,13 @@ SHORT = ("--input-tokens", "8", "--output-tokens", "3")
 PROGRAM = b"vllm.benchmarks.serve"
 
 
-def senders() -> set[int]:
-    """The processes that send load."""
+def senders(served: Served) -> set[int]:
+    """The processes that send load for onecat's commands on this deployment."""
     found = set()
-    for folder in Path("/proc").glob("[0-9]*"):
+    for pid in processes.with_variable("ONECAT_HOME", str(served.onecat.home)):
         try:
-            if PROGRAM in (folder / "cmdline").read_bytes() and runs(int(folder.name)):
-                found.add(int(folder.name))
+            if PROGRAM in Path(f"/proc/{pid}/cmdline").read_bytes() and runs(pid):
+                found.add(pid)
         except (FileNotFoundError, ProcessLookupError):
             continue
     return found
@@ -70,7 +71,7 @@ def test_a_run_tells_its_figures_and_keeps_them(served: Served, tmp_path: Path) 
     assert experiment.finished_at is not None
     assert [each.warm_up for each in experiment.blocks] == [True, False, True, False, False, False]
     assert file.stat().st_mode & 0o077 == 0
-    assert senders() == set()
+    assert senders(served) == set()
 
 
 def test_what_cannot_be_is_told_before_anything_is_started(served: Served, tmp_path: Path) -> None:
@@ -89,11 +90,10 @@ def test_what_cannot_be_is_told_before_anything_is_started(served: Served, tmp_p
 
 
 def test_a_run_that_is_killed_leaves_no_load_behind(served: Served, tmp_path: Path) -> None:
-    before = senders()
     run = start(served, "run", served.name, "-n", "5000", "--concurrency", "2", *SHORT, "-o", tmp_path / "run.jsonl")
     assert run.stderr is not None
     assert any(line.startswith("block 2") for line in run.stderr)  # it sends
-    (sender,) = senders() - before
+    (sender,) = senders(served)
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
     assert within(10, lambda: not runs(sender))
@@ -128,7 +128,7 @@ def test_a_soak_goes_on_where_it_was_cut_off(served: Served, tmp_path: Path) -> 
     begun = start(served, "soak", served.name, *arguments)
     assert begun.stderr is not None and begun.stdout is not None
     assert any(line.startswith("0:00:") for line in begun.stderr)  # a block is on the disk
-    (sender,) = senders()
+    (sender,) = senders(served)
     begun.send_signal(signal.SIGINT)
     told = begun.stdout.read()
     assert begun.wait(60) == 130

@@ -21,7 +21,7 @@ from onecat.hosts import Conversation
 START_SECONDS = 600.0
 """Importing the engine takes 5 s to a minute on a quick disk, minutes from one over the network."""
 REQUEST_SECONDS = 600.0
-_STOP_SECONDS = 5.0
+_STOP_SECONDS = 15.0
 _LOOK_SECONDS = 1.0
 
 

@@ -57,8 +57,13 @@ def kind_of(text: str) -> str:
         return "timed-out"
     status = _STATUS.get(text.strip().lower())
     if status is not None:
-        return _OF_STATUS.get(status, "server" if status >= 500 else "rejected")
+        return kind_of_status(status)
     return next((kind for word, kind in _EXCEPTIONS if word in text), "other")
+
+
+def kind_of_status(status: int) -> str:
+    """The kind of an answer with a status of 400 or more."""
+    return _OF_STATUS.get(status, "server" if status >= 500 else "rejected")
 
 
 def message_of(text: str) -> str:
