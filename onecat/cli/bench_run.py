@@ -110,6 +110,11 @@ def run(
             longest=target.max_model_len,
         )
         design = Design(workload, levels, repetitions, at_once if warm_up is None else warm_up)
+        if workload.source != "random" and (design.repetitions > 1 or design.warm_up):
+            console.progress(
+                "prompts of a file come again in each repetition: where the server caches prefixes (vLLM does unless "
+                "told otherwise), first tokens are quicker than for new prompts"
+            )
         path = options.result_path(output, "run", target)
         console.progress(f"load on {target.endpoint.base_url}: starting what sends it")
         cut = False
