@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -39,9 +39,9 @@ from tests.testbed.delaying_proxy import DelayingProxy, Delays, running  # noqa:
 from tests.testbed.served import Served, serving  # noqa: E402
 
 SLOWER = 0.05
-DELAYS = Delays(first_byte=0.06, chunk=0.02)
-"""Several times what the small model takes for itself on two cores, so that five percent of them are five percent of
-the whole, nearly."""
+DELAYS = Delays(first_byte=0.15, chunk=0.05)
+"""Several times what the small model takes for itself on two cores at rest, so that five percent of them are five
+percent of the whole, nearly."""
 WORKLOAD = Workload(requests=4, input_tokens=32, output_tokens=24)
 ARRIVALS = Arrivals(concurrency=4)
 SEED = 20_000
@@ -76,14 +76,16 @@ class Bed:
     b: DelayingProxy
     endpoints: dict[str, Endpoint]
     folder: Path
+    delays: Delays = DELAYS
+    workload: Workload = WORKLOAD
     number: int = 0
 
     def compare(self, slower: float, pairs: int, metric: str = DEFAULT_METRIC, early: bool = True) -> Row:
         """One comparison; B's delays are longer than A's by the share `slower`."""
         self.number += 1
-        self.a.delays, self.b.delays = DELAYS, DELAYS.slower(slower)
-        workload = Workload(**{**asdict(WORKLOAD), "seed": SEED + 1000 * self.number})
-        design = Design(workload, ARRIVALS, metric, pairs, early, warm_up=WORKLOAD.requests)
+        self.a.delays, self.b.delays = self.delays, self.delays.slower(slower)
+        workload = replace(self.workload, seed=SEED + 1000 * self.number)
+        design = Design(workload, ARRIVALS, metric, pairs, early, warm_up=workload.requests)
         environment = Environment("bench", "local", self.driver.describe(), {"A": {}, "B": {}})
         began = time.monotonic()
         with ResultFile.create(self.folder / f"{self.number}.jsonl", "ab", environment, {}) as file:
@@ -145,7 +147,7 @@ def told(rows: Sequence[Row]) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=12, help="most pairs of blocks in a comparison (default: 12)")
+    parser.add_argument("--pairs", type=int, default=10, help="most pairs of blocks in a comparison (default: 10)")
     parser.add_argument("--same", type=int, default=20, help="comparisons without a difference (default: 20)")
     parser.add_argument("--planted", type=int, default=1, help="comparisons with a slow-down of 5 %% (default: 1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
