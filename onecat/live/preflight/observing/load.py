@@ -63,6 +63,11 @@ def most_seconds(limits: Preflight) -> float:
     return max(LEAST_SECONDS, TIMES_THE_LIMIT * limits.p99_seconds * rounds)
 
 
+def _told_seconds(limits: Preflight) -> str:
+    seconds = most_seconds(limits)
+    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} minutes"
+
+
 @observer(LoadSeen, place=95)
 def observe_load(subject: Subject) -> LoadSeen | Unknown:
     """Random prompts in a closed loop, by the engine's own benchmark on the host itself; as clients ask, through nginx,
@@ -83,7 +88,7 @@ def observe_load(subject: Subject) -> LoadSeen | Unknown:
     def workload(requests: int, seed: int) -> Workload:
         return Workload(requests=requests, input_tokens=tokens, output_tokens=limits.output_tokens, seed=seed)
 
-    subject.tell(f"sending {told(limits)}, to {target.endpoint.base_url}, for {most_seconds(limits):.0f} s at most")
+    subject.tell(f"sending {told(limits)}, to {target.endpoint.base_url}, for {_told_seconds(limits)} at most")
     with open_driver(target) as driver:
         driver.run(
             target.endpoint, workload(WARM_UP, 1), arrivals, number=0, warm_up=True, stop_after=most_seconds(limits)
