@@ -25,7 +25,7 @@ bench: ## Measure onecat --help against the smallest possible Typer program
 	@sh scripts/venv.sh dev
 	@.venv/bin/python bench/startup.py
 
-bench-diagnose: ## Measure diagnose on a log of 60 MB
+bench-diagnose: ## Measure diagnose on logs of 1 GB next to grep
 	@sh scripts/venv.sh dev
 	@.venv/bin/python bench/diagnose.py
 
