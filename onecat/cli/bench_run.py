@@ -83,7 +83,6 @@ def run(
     wanted = options.Wanted(
         name, config, tuple(hosts or ()), endpoint, model, tokenizer, key_file, image, foreign, direct
     )
-    from onecat.errors import ExitCode, OnecatError
     from onecat.experiments.results import ResultFile
     from onecat.experiments.running import Design, design_document, run_design
     from onecat.experiments.targets import environment_of, open_driver_named
@@ -135,10 +134,7 @@ def run(
         raise typer.Exit(130)
     sent = [each for block in experiment.blocks if not block.warm_up for each in block.requests]
     if sent and all(each.error is not None for each in sent):
-        raise OnecatError(
-            "no request was answered",
-            where=target.endpoint.base_url,
-            details=sorted({each.message for each in sent})[:3],
-            next_steps=[f"onecat status {target.endpoint.label}"] if wanted.endpoint is None else [],
-            code=ExitCode.NO,
-        )
+        # The figures are told already, under --json as the one document on standard output.
+        for message in sorted({each.message for each in sent})[:3]:
+            console.progress(f"no request was answered: {message}")
+        raise typer.Exit(1)
