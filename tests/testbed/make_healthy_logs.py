@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from onecat.images import NativeRuntime
@@ -49,11 +50,14 @@ def test_supervised(onecat_with_engine: Onecat, tmp_path: Path) -> None:
     """A deployment of onecat: a start, a restart that was asked for, an orderly end."""
     with serving(onecat_with_engine, small_model(), tmp_path) as deployment:
         onecat_with_engine("restart", "served", timeout=300).expect(0)
-        text = deployment.log.read_text()
-        nginx = deployment.log.parents[2] / "nginx"
-        access = "".join(path.read_text() for path in sorted(nginx.rglob("*.log")))
-    keep_as("supervised", text + deployment.log.read_text()[len(text) :], tmp_path)
-    keep_as("supervised-nginx", access, tmp_path)
+        store = onecat_with_engine.home / "deployments" / "served"
+        body = {"model": "small", "prompt": "In the beginning", "max_tokens": 8}
+        for path, model, status in (("completions", "small", 200), ("completions", "gpt-4", 404), ("nothing", "", 404)):
+            answer = httpx.post(f"{deployment.endpoint}/v1/{path}", json={**body, "model": model}, trust_env=False)
+            assert answer.status_code == status, answer.text
+    logs_of_nginx = sorted(each for each in store.rglob("*.log") if each.name in ("access.log", "error.log"))
+    keep_as("supervised", "".join(each.read_text() for each in sorted(store.glob("releases/*/server.log"))), tmp_path)
+    keep_as("supervised-nginx", "".join(each.read_text() for each in logs_of_nginx), tmp_path)
 
 
 def test_container(docker_daemon: Any, cpu_image: str, tmp_path: Path) -> None:
