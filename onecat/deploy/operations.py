@@ -201,7 +201,8 @@ def _uptime(seen: ServerState) -> float | None:
     return round(max(0.0, time.time() - started.timestamp()), 1)
 
 
-def _shown(store: DeploymentStore, number: int | None) -> Release:
+def shown_release(store: DeploymentStore, number: int | None) -> Release:
+    """Release `number`, else the current one, else the newest. Raises OnecatError where there is none."""
     if number is not None:
         release = store.load(number)
         if release is None:
@@ -216,12 +217,12 @@ def _shown(store: DeploymentStore, number: int | None) -> Release:
 
 def last_lines(store: DeploymentStore, count: int, number: int | None = None) -> list[str]:
     """The last lines of a release's log: of release `number`, else the current one, else the newest."""
-    return server_of(store.machine, _shown(store, number)).last_lines(count)
+    return server_of(store.machine, shown_release(store, number)).last_lines(count)
 
 
 def follow_log(store: DeploymentStore, count: int, number: int | None = None) -> Iterator[str]:
     """The last lines of that log, then new ones as they come; ends when the server is gone for good."""
-    return server_of(store.machine, _shown(store, number)).follow(count)
+    return server_of(store.machine, shown_release(store, number)).follow(count)
 
 
 def down(store: DeploymentStore, report: Callable[[str], None] = lambda text: None) -> bool:

@@ -1,0 +1,190 @@
+"""The logs as they are written, one thread for each."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from onecat.hosts import Desk, Machine
+from onecat.live.logs.history import count_of
+from onecat.live.logs.merging import Merger
+from onecat.live.logs.records import Entry, Event, Loss, Source, Wanted
+from onecat.live.logs.selecting import Selection
+from onecat.live.logs.sources import Log, lost_error, open_logs
+
+HOLD_SECONDS = 0.5
+"""How long a line waits for earlier ones of other logs: above what a busy connection delays, below what annoys."""
+_QUIET_SECONDS, _PATIENCE_SECONDS = 0.3, 1.0
+"""Without a line for so long the past has been told: when every log had one; when some had none."""
+_LONGEST_PAST_SECONDS = 10.0
+_TICK_SECONDS = 0.1
+_MOST_WAITING = 20_000
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A host's logs are about to be read: how many."""
+
+    host: str
+    count: int
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A log of a host has ended. error: why, where not by itself."""
+
+    host: str
+    error: Exception | None = None
+    logs: int = 1
+
+
+_Message = Entry | _Opened | _Ended
+
+
+@dataclass
+class _Progress:
+    """logs: of each host that are still read; None until they are known. begun: seconds since 1970. spoken: sources
+    that had a line; present: that had one which was written after the beginning. ended: logs that have."""
+
+    logs: dict[str, int | None]
+    begun: float
+    opened: int = 0
+    spoken: set[Source] = field(default_factory=set)
+    present: set[Source] = field(default_factory=set)
+    ended: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        return all(count == 0 for count in self.logs.values())
+
+    @property
+    def are_all_opened(self) -> bool:
+        return all(count is not None for count in self.logs.values())
+
+    def has_told_the_past(self, quiet: float, since: float) -> bool:
+        """quiet: seconds without a line. since: seconds since the beginning."""
+        if self.is_over or since > _LONGEST_PAST_SECONDS:
+            return True
+        if self.are_all_opened and len(self.present) + self.ended >= self.opened:
+            return True
+        needed = _QUIET_SECONDS if len(self.spoken) + self.ended >= self.opened else _PATIENCE_SECONDS
+        return self.are_all_opened and quiet > needed
+
+
+def follow_logs(machines: Sequence[Machine], desk: Desk, wanted: Wanted) -> Iterator[Event]:
+    """The last lines of all logs together in the order of time, then new ones as they come; ends with the last log.
+
+    The main thread must call it: it asks the person what the hosts want to know meanwhile.
+    """
+    following = _Following(desk, wanted, machines)
+    started = heard = time.monotonic()
+    selection = Selection(wanted)
+    past: Merger | None = Merger(0.0)
+    merger = Merger(HOLD_SECONDS)
+    while True:
+        desk.serve(_TICK_SECONDS)
+        now = time.monotonic()
+        for message in following.messages():
+            if isinstance(message, Entry):
+                heard = now
+                (past or merger).add(message, now)
+            elif isinstance(message, _Ended) and message.error is not None:
+                yield Loss(message.host, message.error)
+        for machine in machines:
+            if machine.is_lost and following.give_up(machine):
+                error = lost_error(machine, None)
+                assert error is not None
+                yield Loss(machine.name, error)
+        progress = following.progress
+        is_alone = progress.are_all_opened and progress.opened == 1
+        is_exact = is_alone and wanted.pattern is None  # the log itself gives as many lines as are wanted
+        if past is not None and (is_exact or progress.has_told_the_past(now - heard, now - started)):
+            yield from selection.past(past.rest(), progress.begun)
+            past = None
+            if is_alone:
+                merger = Merger(0.0)
+        for entry in merger.rest() if progress.is_over else merger.ready(now):
+            yield from selection.events(entry)
+        if progress.is_over and past is None:
+            return
+
+
+class _Following:
+    """The threads that read, and what they have told."""
+
+    def __init__(self, desk: Desk, wanted: Wanted, machines: Sequence[Machine]) -> None:
+        self._desk = desk
+        self._wanted = wanted
+        # Bounded: a log that is written faster than it can be told is read as fast as it can be told.
+        self._queue: queue.Queue[_Message] = queue.Queue(_MOST_WAITING)
+        self._woken = threading.Event()
+        self._lost: set[str] = set()
+        self.progress = _Progress({machine.name: None for machine in machines}, time.time())
+        for machine in machines:
+            threading.Thread(target=self._open, args=(machine,), daemon=True).start()
+
+    def messages(self) -> Iterator[_Message]:
+        """What has come since, less what comes from hosts that were given up."""
+        self._woken.clear()
+        for _ in range(_MOST_WAITING):
+            try:
+                message = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            host = message.source.host if isinstance(message, Entry) else message.host
+            if host in self._lost and not isinstance(message, Entry):
+                continue
+            self._note(message, host)
+            yield message
+
+    def give_up(self, machine: Machine) -> bool:
+        """Wait no longer for a host; False where that is known already."""
+        if machine.name in self._lost or self.progress.logs[machine.name] == 0:
+            return False
+        self._lost.add(machine.name)
+        self.progress.logs[machine.name] = 0
+        return True
+
+    def _note(self, message: _Message, host: str) -> None:
+        progress = self.progress
+        if isinstance(message, Entry):
+            progress.spoken.add(message.source)
+            if message.moment is not None and message.moment >= progress.begun:
+                progress.present.add(message.source)
+        elif isinstance(message, _Opened):
+            progress.logs[host] = message.count
+            progress.opened += message.count
+        elif message.error is not None:
+            self._lost.add(host)
+            progress.logs[host] = 0
+        else:
+            progress.logs[host] = (progress.logs[host] or 1) - 1
+            progress.ended += 1
+
+    def _open(self, machine: Machine) -> None:
+        try:
+            logs = open_logs(machine, self._wanted)
+        except Exception as error:  # noqa: BLE001 - told by whoever reads the events
+            self._put(_Ended(machine.name, lost_error(machine, error)))
+            return
+        self._put(_Opened(machine.name, len(logs)))
+        for log in logs:
+            threading.Thread(target=self._follow, args=(machine, log), daemon=True).start()
+
+    def _follow(self, machine: Machine, log: Log) -> None:
+        error: Exception | None = None
+        try:
+            for line in log.lines.follow(count_of(self._wanted)):
+                self._put(log.reader.entry(line))
+        except Exception as raised:  # noqa: BLE001 - told by whoever reads the events
+            error = raised
+        self._put(_Ended(machine.name, lost_error(machine, error)))
+
+    def _put(self, message: _Message) -> None:
+        self._queue.put(message)
+        if not self._woken.is_set():
+            self._woken.set()
+            self._desk.wake()

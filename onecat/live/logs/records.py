@@ -1,0 +1,68 @@
+"""What is read from logs, and what is wanted of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from onecat.observe import Diagnosis
+from onecat.observe.patterns import Pattern
+
+Stream = Literal["server", "canary", "nginx error", "nginx access"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One log. host: its machine's name. release: whose server writes it; None for nginx, which outlives releases.
+    deployment: its name."""
+
+    host: str
+    stream: Stream
+    release: int | None = None
+    deployment: str | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line. text: as the runtime serves it, with its time. moment: seconds since 1970, its own or, where it has
+    none, as a line of a traceback, that of the line before it; None before the first time of its source."""
+
+    source: Source
+    text: str
+    moment: float | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is newly known after the line that stands before it."""
+
+    source: Source
+    diagnosis: Diagnosis
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A host whose logs cannot be read, or no longer."""
+
+    host: str
+    error: Exception
+
+
+Event = Entry | Finding | Loss
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be told.
+
+    name: of the deployment; None where a host has only one. lines: how many of the past, of all logs together; None
+    for all. since: seconds since 1970. pattern: what a line must have. nginx: also the logs of onecat's own nginx.
+    """
+
+    name: str | None
+    lines: int | None = 100
+    release: int | None = None
+    since: float | None = None
+    pattern: Pattern | None = None
+    diagnose: bool = True
+    nginx: bool = False

@@ -1,0 +1,165 @@
+"""Lines of several logs: their order, since when they are wanted, what they mean."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from onecat.errors import ExitCode, OnecatError
+from onecat.live.logs import Entry, Finding, Source, Wanted, parse_since
+from onecat.live.logs.merging import Merger, Reader, merged
+from onecat.live.logs.moments import moment_of, offset_of
+from onecat.live.logs.selecting import Selection
+from onecat.observe.patterns import compile_pattern
+
+ONE, TWO = Source("gpu1", "server", 3), Source("gpu2", "server", 3)
+ZONE = timezone(timedelta(hours=2))
+NOW = datetime(2026, 11, 30, 14, 30, 0, tzinfo=ZONE)
+
+
+def entries(source: Source, *lines: str) -> list[Entry]:
+    reader = Reader(source)
+    return [reader.entry(line) for line in lines]
+
+
+def at(seconds: int, text: str = "x") -> str:
+    return f"2026-11-30T12:00:{seconds:02d}Z {text}"
+
+
+def test_lines_of_two_hosts_come_in_the_order_of_time() -> None:
+    found = merged([entries(ONE, at(1), at(4)), entries(TWO, at(2), at(3), at(5))])
+    assert [(each.source.host, each.text[17:19]) for each in found] == [
+        ("gpu1", "01"),
+        ("gpu2", "02"),
+        ("gpu2", "03"),
+        ("gpu1", "04"),
+        ("gpu2", "05"),
+    ]
+
+
+def test_lines_without_a_time_stay_behind_their_own_line() -> None:
+    traceback = ("Traceback (most recent call last):", '  File "a.py", line 1', "ValueError: no")
+    found = merged([entries(ONE, at(1, "one"), *traceback, at(9)), entries(TWO, at(2), at(3))])
+    assert [each.text for each in found] == [at(1, "one"), *traceback, at(2), at(3), at(9)]
+    (first,) = entries(ONE, "no time yet")
+    assert first.moment is None
+
+
+def test_a_clock_that_is_set_back_does_not_mix_the_lines_of_one_log() -> None:
+    found = merged([entries(ONE, at(5, "a"), at(2, "b"), at(6, "c"))])
+    assert [each.text[-1] for each in found] == ["a", "b", "c"]
+
+
+def test_a_line_waits_for_an_earlier_one_of_another_host_and_not_longer() -> None:
+    merger = Merger(0.5)
+    (late,), (early,) = entries(ONE, at(5)), entries(TWO, at(4))
+    merger.add(late, 100.0)
+    assert merger.ready(100.4) == []
+    merger.add(early, 100.4)
+    assert merger.ready(100.5) == [early, late]
+    assert merger.ready(200.0) == [] == merger.rest()
+
+
+def test_a_host_whose_clock_is_behind_does_not_hold_up_the_others() -> None:
+    merger = Merger(0.5)
+    (ahead,) = entries(ONE, at(50))
+    merger.add(ahead, 0.0)
+    behind = Reader(TWO)
+    found: list[Entry] = []
+    for tick in range(1, 8):
+        merger.add(behind.entry(at(tick)), tick / 10)
+        found += merger.ready(tick / 10)
+    assert ahead in found
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2026-11-30T12:00:00Z a", 0.0),
+        ("2026-11-30T12:00:00.250Z a", 0.25),
+        ("2026-11-30T12:00:00.123456789Z a", 0.123456789),
+        ("2026-11-30T14:00:00.5+02:00 a", 0.5),
+        ("2026-11-30T12:00:60Z a", 60.0),
+        ('{"time": "2026-11-30T13:00:01+01:00", "status": 502}', 1.0),
+        ("2026/11/30 12:00:02 [error] 7#7: a", 2.0),
+        ("2026-13-30T12:00:00Z a", None),
+        ("INFO 11-30 12:00:00 a", None),
+        ("", None),
+    ],
+)
+def test_the_time_before_a_line(text: str, seconds: float | None) -> None:
+    noon = datetime(2026, 11, 30, 12, tzinfo=timezone.utc).timestamp()
+    found = moment_of(text)
+    assert found is None if seconds is None else found == pytest.approx(noon + seconds, abs=1e-6)
+
+
+def test_nginx_tells_the_local_time_of_its_host() -> None:
+    text = "2026/11/30 14:00:00 [error] 7#7: a"
+    assert moment_of(text, offset_of("+0200\n")) == moment_of("2026-11-30T12:00:00Z")
+    assert (offset_of("-0330"), offset_of("what")) == (-12600, 0)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("10m", NOW - timedelta(minutes=10)),
+        ("2h", NOW - timedelta(hours=2)),
+        ("3d", NOW - timedelta(days=3)),
+        ("1h30m", NOW - timedelta(minutes=90)),
+        ("45s", NOW - timedelta(seconds=45)),
+        ("09:15", datetime(2026, 11, 30, 9, 15, tzinfo=ZONE)),
+        ("14:30", NOW),
+        ("23:15", datetime(2026, 11, 29, 23, 15, tzinfo=ZONE)),
+        ("2026-11-30T10:00:00Z", datetime(2026, 11, 30, 10, tzinfo=timezone.utc)),
+        ("2026-11-30T10:00:00.5+02:00", datetime(2026, 11, 30, 10, 0, 0, 500000, tzinfo=ZONE)),
+        ("2026-11-29", datetime(2026, 11, 29, tzinfo=ZONE)),
+    ],
+)
+def test_since(word: str, expected: datetime) -> None:
+    assert parse_since(word, NOW) == expected.timestamp()
+
+
+@pytest.mark.parametrize(
+    "word", ["", " ", "10", "m", "ten minutes", "25:00", "10m2h", "2026-13-01", "99999999999d", "-5m"]
+)
+def test_since_that_is_no_time_is_refused_with_what_to_type(word: str) -> None:
+    with pytest.raises(OnecatError) as refused:
+        parse_since(word, NOW)
+    assert refused.value.code is ExitCode.USAGE
+    assert "10m" in (refused.value.expected or "")
+
+
+def test_since_and_grep_choose_lines_and_the_last_of_these_are_told() -> None:
+    found = entries(ONE, at(1, "GET a"), at(2, "GET b"), at(3, "POST"), "get c", at(4, "GET d"))
+    pattern = compile_pattern("get", ignore_case=True)
+    since = moment_of(at(2))
+
+    def told(**changes: object) -> list[str]:
+        events = Selection(Wanted("demo", **changes)).past(found)  # type: ignore[arg-type]
+        return [event.text.rpartition(" ")[2] for event in events if isinstance(event, Entry)]
+
+    assert told(lines=None, since=since) == ["b", "POST", "c", "d"]
+    assert told(lines=None, pattern=pattern) == ["a", "b", "c", "d"]
+    assert told(lines=2, pattern=pattern) == ["c", "d"]
+    assert told(lines=2) == ["c", "d"]
+
+
+def test_lines_that_came_while_the_past_was_read_are_not_cut_off() -> None:
+    found = entries(ONE, at(1), at(2), at(3), at(4))
+    told = Selection(Wanted("demo", lines=1)).past(found, moment_of(at(3)))
+    assert [event.text for event in told if isinstance(event, Entry)] == [at(2), at(3), at(4)]
+
+
+OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+def test_a_diagnosis_stands_right_behind_the_line_that_shows_it_also_where_grep_hides_that() -> None:
+    found = entries(ONE, at(1, "INFO fine"), at(2, OUT_OF_MEMORY), at(3, "INFO after"))
+    events = Selection(Wanted("demo")).past(found)
+    assert [type(event) for event in events] == [Entry, Entry, Finding, Entry]
+    told = events[2]
+    assert isinstance(told, Finding) and "memory" in told.diagnosis.cause
+    hidden = Selection(Wanted("demo", pattern=compile_pattern("INFO"))).past(found)
+    assert [type(event) for event in hidden] == [Entry, Finding, Entry]
+    assert not any(isinstance(event, Finding) for event in Selection(Wanted("demo", diagnose=False)).past(found))
