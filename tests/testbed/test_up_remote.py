@@ -25,7 +25,8 @@ from onecat.deploy.model_files import inspect_on
 from onecat.deploy.prerequisites import check_port
 from onecat.deploy.store import DeploymentStore
 from onecat.errors import ExitCode, OnecatError
-from onecat.hosts import ConnectionLostError, SshMachine
+from onecat.hosts import ConnectionLostError, Desk, SshMachine
+from onecat.live.logs import Entry, Event, Loss, Wanted, follow_logs, read_logs
 from onecat.paths import Home
 from tests.testbed import systemd_host as systemd_hosts
 from tests.testbed.conftest import need_program
@@ -321,3 +322,37 @@ def test_a_port_that_somebody_has_on_the_host_is_told_before_anything_changes(re
             check_port(remote.machine, "127.0.0.1", port, "port")
     with pytest.raises(OnecatError, match="gpu1 has no address 203.0.113.7"):
         check_port(remote.machine, "203.0.113.7", port, "port")
+
+
+# --- logs -------------------------------------------------------------------------------------------------------------
+
+
+def test_logs_of_two_hosts_are_merged_and_a_lost_one_does_not_end_the_other(
+    remote: RemoteDeployment, remote_host: RemoteHost, small: SmallDeployment
+) -> None:
+    remote.up()
+    small.up()
+    machines = (small.machine, remote.machine)
+    told = read_logs(machines, Desk(), Wanted("demo", lines=None))
+    entries = [event for event in told if isinstance(event, Entry)]
+    assert {entry.source.host for entry in entries} == {"local", "gpu1"}
+    moments = [entry.moment for entry in entries if entry.moment is not None]
+    assert moments == sorted(moments) and len(moments) == len(entries)
+
+    seen: list[Event] = []
+    is_cut = is_over = False
+    for event in follow_logs(machines, Desk(), Wanted("demo", lines=None)):
+        seen.append(event)
+        hosts = {each.source.host for each in seen if isinstance(each, Entry)}
+        if hosts == {"local", "gpu1"} and not is_cut:
+            is_cut = True
+            remote_host.cut()
+        if isinstance(event, Loss):
+            assert (event.host, getattr(event.error, "code", None)) == ("gpu1", ExitCode.UNREACHABLE)
+            assert ask(f"http://127.0.0.1:{small.proxy_port}") == 200
+        elif any(isinstance(each, Loss) for each in seen):
+            assert isinstance(event, Entry) and event.source.host == "local"
+            if "POST /v1/chat/completions" in event.text and not is_over:
+                is_over = True
+                deploy.down(small.store)
+    assert is_over and sum(isinstance(each, Loss) for each in seen) == 1
