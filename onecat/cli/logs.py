@@ -41,7 +41,7 @@ def logs(
         str | None, typer.Option("--grep", metavar="PATTERN", help="Only lines that hold this (RE2's syntax).")
     ] = None,
     ignore_case: Annotated[
-        bool, typer.Option("--ignore-case", "-i", help="--grep: small letters are capitals.")
+        bool, typer.Option("--ignore-case", "-i", help="Small and capital letters are the same to --grep.")
     ] = False,
     release: Annotated[
         int | None, typer.Option("--release", help="Of this release; by default of the current one, and the canary.")
@@ -82,7 +82,7 @@ def logs(
             _print_json(wanted.name, events, losses, live=follow)
         else:
             _print(events, losses, several_logs=nginx)
-        losses.tell_at_the_end()
+        losses.tell_at_the_end(is_told=as_json and not follow)
 
 
 class _Losses:
@@ -104,16 +104,21 @@ class _Losses:
         self._found.append(loss)
         print(loss_line(loss), file=sys.stderr, flush=True)
 
-    def tell_at_the_end(self) -> None:
+    def tell_at_the_end(self, is_told: bool) -> None:
+        """Raises where a host was lost. is_told: the one document says it."""
         if not self._found:
             return
         codes = [each.error.code for each in self._found if isinstance(each.error, OnecatError)]
+        code = codes[0] if codes and ExitCode.UNREACHABLE not in codes else ExitCode.UNREACHABLE
+        if is_told:
+            raise typer.Exit(code)
+        away = [each.host for each in self._found if getattr(each.error, "code", None) is ExitCode.UNREACHABLE]
         raise OnecatError(
             f"{len(self._found)} of {len(self._hosts.machines)} hosts gave no logs to the end",
             where=", ".join(each.host for each in self._found),
             details=[line for each in self._found for line in _reason(each)],
-            next_steps=[f"onecat doctor --host {self._found[0].host}"],
-            code=codes[0] if codes and ExitCode.UNREACHABLE not in codes else ExitCode.UNREACHABLE,
+            next_steps=[f"onecat doctor --host {host}" for host in away] or ["onecat status"],
+            code=code,
         )
 
 
