@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from onecat.errors import OnecatError
 from onecat.experiments.records import Arrivals, Block, Endpoint, Objectives, Workload
-from onecat.experiments.running import WARM_UP_SEED, Report, keeping_what_was_cut
+from onecat.experiments.running import WARM_UP_SEED, Report, check_answered, keeping_what_was_cut
 from onecat.experiments.speed import METRICS, Metric
 from onecat.experiments.summary import Summary, summarise
 from onecat.observe.statistics import (
@@ -232,7 +232,8 @@ def run_ab(
         file: where blocks go; what it holds already (of a comparison that was cut off) counts.
         report: receives one line for each pair, for a person.
 
-    Raises what `driver` and `switch` raise; what was measured is in the file then, to be resumed.
+    Raises OnecatError when an arm answers nothing, and what `driver` and `switch` raise; what was measured is in the
+    file then, to be resumed.
     """
     blocks = list(file.experiment.blocks)
     warm: set[str] = set()
@@ -244,9 +245,11 @@ def run_ab(
             few = replace(design.workload, requests=design.warm_up, seed=seed)
             with keeping_what_was_cut(file):
                 keep(driver.run(endpoint, few, design.arrivals, number=len(blocks), arm=arm, warm_up=True))
+            check_answered(blocks[-1])
             warm.add(arm)
         with keeping_what_was_cut(file):
             keep(driver.run(endpoint, design.workload_of(pair), design.arrivals, number=len(blocks), arm=arm))
+        check_answered(blocks[-1])
 
     def keep(block: Block) -> None:
         blocks.append(block)

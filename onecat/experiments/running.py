@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from onecat.errors import ExitCode, OnecatError
 from onecat.experiments.comparability import arrivals_text
 from onecat.experiments.loads import CutShort
 from onecat.experiments.records import Arrivals, Block, Endpoint, Request, Workload
@@ -106,6 +107,18 @@ def keeping_what_was_cut(results: ResultFile) -> Iterator[None]:
         if cut.block is not None:
             results.add_sample({"time": now(), "cut_short": block_document(cut.block)})
         raise
+
+
+def check_answered(block: Block) -> None:
+    """Raises OnecatError when a server answers nothing at all: to go on would be a waste of hours."""
+    if block.requests and all(each.error is not None for each in block.requests):
+        raise OnecatError(
+            f"{block.endpoint} answered none of {len(block.requests)} requests ({', '.join(kinds(block.requests))})",
+            expected="a server that answers what it is sent",
+            details=sorted({each.message for each in block.requests if each.message})[:3],
+            next_steps=["send it one request by hand", "or other ones: --input-tokens, --output-tokens, --chat"],
+            code=ExitCode.NO,
+        )
 
 
 def block_sentence(block: Block) -> str:

@@ -23,7 +23,7 @@ from onecat.experiments.ab import ARMS, Outcome, compare, pairs_of, shows_differ
 from onecat.experiments.ab import Design as Comparison
 from onecat.experiments.records import Arrivals, Block, Endpoint, Objectives, Workload
 from onecat.experiments.results import now
-from onecat.experiments.running import WARM_UP_SEED, Report, keeping_what_was_cut
+from onecat.experiments.running import WARM_UP_SEED, Report, check_answered, keeping_what_was_cut
 from onecat.experiments.speed import METRICS
 from onecat.experiments.summary import Summary, summarise
 from onecat.experiments.variants import Settings
@@ -324,8 +324,8 @@ def run_sweep(
         file: where blocks go, and what could not be started; what it holds already counts.
         suggest: what is told of a winner, with a sentence of evidence.
 
-    A point that does not start is left out. Raises OnecatError when what served before does not serve again then, or
-    when it is the reference itself; what `driver` raises, too.
+    A point that does not start, or answers nothing, is left out. Raises OnecatError when what served before does not
+    serve again then, or when it is the reference itself; what `driver` raises, too.
     """
     blocks = list(file.experiment.blocks)
     failed = failed_points(file.experiment.samples)
@@ -358,6 +358,8 @@ def run_sweep(
                 keep(driver.run(endpoint, few, design.arrivals, number=len(blocks), arm=step.arm, warm_up=True))
         with keeping_what_was_cut(file):
             keep(driver.run(endpoint, requests, design.arrivals, number=len(blocks), arm=step.arm))
+        if step.arm in ARMS or not step.settings:
+            check_answered(blocks[-1])
         report(_told(design, step, blocks))
     verdict = verdict_document(design, state)
     if verdict["verdict"] in ("faster", "not-confirmed"):

@@ -1,7 +1,7 @@
 """A small real HTTP server with OpenAI's paths and a child process like vLLM's EngineCore; starts in milliseconds.
 
 Tests of onecat's own steps use it where the engine does not matter. It takes the words after `vllm serve` that it
-needs (model, --host, --port, --served-model-name) and these, which make it misbehave in one way each:
+needs (model, --host, --port, --served-model-name, --max-num-seqs) and these, which make it misbehave in one way each:
   --fail-with TEXT      print TEXT and exit with status 1 at once
   --exit-code N         status for --fail-with
   --hang                print one line, then do nothing at all
@@ -20,6 +20,7 @@ A request with ignore_eos gets as many words as its max_tokens, as with vLLM; /m
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -37,6 +38,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--served-model-name", default="tiny")
+    parser.add_argument("--max-num-seqs", type=int)
     parser.add_argument("--fail-with")
     parser.add_argument("--exit-code", type=int, default=1)
     parser.add_argument("--hang", action="store_true")
@@ -78,6 +80,7 @@ def start_engine(orphans: bool) -> int:
 
 def handler_for(options: argparse.Namespace) -> type[BaseHTTPRequestHandler]:
     key = os.environ.get("VLLM_API_KEY")
+    at_once = None if options.max_num_seqs is None else threading.BoundedSemaphore(options.max_num_seqs)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -116,7 +119,8 @@ def handler_for(options: argparse.Namespace) -> type[BaseHTTPRequestHandler]:
                 os._exit(1)
             self.server.count(1)
             try:
-                self._post()
+                with at_once or contextlib.nullcontext():
+                    self._post()
             finally:
                 self.server.count(-1)
 
@@ -139,7 +143,8 @@ def handler_for(options: argparse.Namespace) -> type[BaseHTTPRequestHandler]:
 
         def _words(self, request: dict[str, object]) -> list[str]:
             cut_off = options.answer == "endless" or request.get("ignore_eos")
-            count = int(str(request["max_tokens"])) if cut_off else len(WORDS)
+            most = request.get("max_completion_tokens") or request.get("max_tokens")
+            count = int(str(most)) if cut_off else len(WORDS)
             first = self.server.begun if options.answer == "changing" else 0
             same = {"repeated": "!", "empty": ""}.get(options.answer)
             return [WORDS[(first + at) % len(WORDS)] if same is None else same for at in range(count)]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,11 @@ from onecat.images import NativeRuntime
 from onecat.resources import small_model
 from tests.testbed.command import Onecat
 from tests.testbed.delaying_proxy import DelayingProxy, Delays, running
+from tests.testbed.deployments import SmallDeployment
 from tests.testbed.ports import free_port
 from tests.testbed.served import CONFIGURATION, Served
 
+SMALL_SERVER = Path(__file__).with_name("openai_server.py")
 pytestmark = pytest.mark.engine
 PAIRS = 8
 SHORT = ("--requests", "4", "--concurrency", "4", "--input-tokens", "16", "--output-tokens", "12", "--warm-up", "4")
@@ -40,20 +42,41 @@ def test_a_server_compared_with_itself_shows_no_difference(proxies: Bed) -> None
 
 
 def test_a_planted_slow_down_is_found(served: Served, tmp_path: Path) -> None:
-    """As a person types it."""
+    """As a person types it, with a Ctrl-C in between: what is whole is not measured twice."""
     target, file = ("127.0.0.1", served.port), tmp_path / "ab.jsonl"
     a, b = DelayingProxy(target, DELAYS), DelayingProxy(target, DELAYS.slower(SLOWER))
     with running(a, b):
         address = ("--a", a.url, "--b", f"{b.url}/v1", "--model", served.model, "--tokenizer", served.directory)
-        done = served.onecat("bench", "ab", *address, "--max-pairs", str(PAIRS), *SHORT, "-o", file, "--json").expect(0)
+        words = ("bench", "ab", *address, "--max-pairs", str(PAIRS), *SHORT, "-o", file)
+        code, told = interrupted(served.onecat, words, "pair 2 ")
+        assert code == 130, told
+        begun = read_experiment(file).blocks
+        done = served.onecat("bench", "ab", "--resume", file, "--json", timeout=400).expect(0)
     verdict = done.json()["verdict"]
-    assert verdict["verdict"] == "slower", verdict["sentence"]
+    assert (verdict["verdict"], verdict["pairs"]) == ("slower", PAIRS), verdict["sentence"]
     assert -7 < verdict["faster_percent"] < -3
     assert verdict["sentence"].startswith("B is slower by ")
     experiment = read_experiment(file)
-    assert [each.arm for each in experiment.blocks if not each.warm_up] == list("ABBA" * (PAIRS // 2))
+    assert experiment.blocks[: len(begun)] == begun
+    whole = [each.workload.seed for each in experiment.blocks if not each.warm_up]
+    assert len(whole) - len(set(whole)) in (PAIRS, PAIRS + 1)  # the pair that was begun at most is measured anew
     assert set(experiment.environment.arms) == {"A", "B"}
     assert "pair 8 of at most 8" in done.stderr
+
+
+def interrupted(onecat: Onecat, words: Sequence[str | Path], at: str) -> tuple[int, list[str]]:
+    """Run a command, and send it Ctrl-C at the first line that begins so. Returns its code and standard error."""
+    with subprocess.Popen(
+        onecat.argv(*words), env=onecat.environment(), stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    ) as begun:  # fmt: skip
+        assert begun.stderr is not None
+        seen = []
+        for line in begun.stderr:
+            seen.append(line.rstrip())
+            if line.startswith(at):
+                begun.send_signal(signal.SIGINT)
+    return begun.returncode, seen
 
 
 def test_variants_are_started_in_turn_and_ctrl_c_puts_back_what_served(
@@ -68,17 +91,8 @@ def test_variants_are_started_in_turn_and_ctrl_c_puts_back_what_served(
     try:
         onecat("up", "--config", configuration, "--runtime", "native", timeout=400).expect(0)
         words = ("bench", "ab", "varied", "--b-set", "max-num-seqs=2", *SHORT, "-o", file)
-        with subprocess.Popen(
-            onecat.argv(*words), env=onecat.environment(), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        ) as begun:  # fmt: skip
-            assert begun.stderr is not None
-            seen = []
-            for line in begun.stderr:
-                seen.append(line.rstrip())
-                if line.startswith("pair 1"):
-                    begun.send_signal(signal.SIGINT)
-        assert begun.returncode == 130, seen
+        code, seen = interrupted(onecat, words, "pair 1 ")
+        assert code == 130, seen
         assert "B: --max-num-seqs 2" in seen and "A: --max-num-seqs 16" in seen
         assert "varied serves as before" in seen
         (kept,) = onecat("releases", "varied", "--json").expect(0).json()["deployments"]
@@ -99,3 +113,48 @@ def test_variants_are_started_in_turn_and_ctrl_c_puts_back_what_served(
         assert waits["B"] > waits["A"]
     finally:
         onecat("down", "--config", configuration)
+
+
+@dataclass(frozen=True)
+class EngineLauncher:
+    """The small server run by the engine's Python, which then sends the load as well."""
+
+    python: str
+
+    def serve_argv(self, server_args: Sequence[str]) -> list[str]:
+        return [self.python, str(SMALL_SERVER), *server_args]
+
+
+@pytest.fixture
+def slow_and_fast(small: SmallDeployment, engine_runtime: NativeRuntime) -> Onecat:
+    """A deployment that answers one request at a time, as it serves; with a higher --max-num-seqs several."""
+    small.up("--max-num-seqs", "1", launcher=EngineLauncher(engine_runtime.serve_argv([])[0]))
+    return Onecat(home=small.home.data, cache=small.home.cache)
+
+
+CHATS = ("--chat", "--requests", "8", "--concurrency", "4", "--input-tokens", "8", "--output-tokens", "6")
+
+
+def test_a_sweep_finds_the_better_value_and_suggests_a_profile(
+    slow_and_fast: Onecat, small: SmallDeployment, tmp_path: Path
+) -> None:
+    file, profile = tmp_path / "sweep.jsonl", tmp_path / "cpu-tuned.yaml"
+    asked = ("demo", "--over", "max-num-seqs=1,2,4", "--confirm-pairs", "0", *CHATS)
+    done = slow_and_fast("bench", "sweep", *asked, "-o", file, "--write-profile", profile, "--json").expect(0)
+    document = done.json()
+    assert (document["schema"], document["kind"]) == ("onecat.bench/1", "sweep")
+    verdict = document["verdict"]
+    assert (verdict["verdict"], verdict["best"]) == ("not-confirmed", {"max-num-seqs": "4"}), verdict["sentences"]
+    gains = {each["settings"].get("max-num-seqs"): each["faster_percent"] for each in verdict["points"]}
+    assert gains["1"] < 50 < gains["2"] < gains["4"]
+    assert {each.arm for each in read_experiment(file).blocks} == {
+        "as it serves", "max-num-seqs=1", "max-num-seqs=2", "max-num-seqs=4",
+    }  # fmt: skip
+    assert "is valid" in slow_and_fast("profile", "validate", profile).expect(0).stdout
+    assert "value: 4" in profile.read_text()
+    # As before: one at a time, by a release that is the first one again.
+    current = small.store.current()
+    assert current is not None and (current.purpose, current.origin) == ("rollback", 1)
+    assert small.status().state == "serving"
+    again = slow_and_fast("bench", "sweep", "--resume", file)
+    assert again.code == 2 and "finished" in again.stderr

@@ -129,3 +129,11 @@ def test_a_metric_that_there_is_not() -> None:
     with pytest.raises(OnecatError, match="no metric speed") as error:
         metric_called("speed")
     assert "throughput" in str(error.value.expected)
+
+
+def test_a_server_that_answers_nothing_ends_it_at_once(tmp_path: Path) -> None:
+    driver = SimulatedDriver(lambda label: 1.0, failing={"B": 3})
+    wanted = design(workload=Workload(requests=0, seed=1))
+    with pytest.raises(OnecatError, match=r"endpoint B answered none of 3 requests \(timeout\)"):
+        run(tmp_path / "r.jsonl", driver, wanted)
+    assert [arm for _, arm, _, _ in driver.calls] == ["A", "B"]
