@@ -154,7 +154,19 @@ def ab(
             expected="--b-set FLAG=VALUE, --b-release N, --b-model DIRECTORY, or two servers: --a URL --b URL",
             next_steps=[_EXAMPLE],
         )
+    pairs = whole_pairs(max_pairs or (_PAIRS if a is not None else _RESTARTED_PAIRS))
+    if a is not None and (model is None or tokenizer is None):
+        raise OnecatError(
+            "--a and --b need --model and --tokenizer",
+            expected="the served name of their model, and a directory with its tokenizer",
+            next_steps=[
+                f"see what is served: curl {a.removesuffix('/v1')}/v1/models",
+                f"onecat bench ab --a {a} --b {b} --model NAME --tokenizer DIRECTORY",
+            ],
+        )
     common = options.Wanted(name, config, tuple(hosts or ()), direct=direct)
+    if b_model is not None:
+        b_model = str(Path(b_model).expanduser().absolute())
     if a is not None:
         common = replace(
             common, endpoint=a, model=model, tokenizer=tokenizer, key_file=key_file, image=image, foreign=foreign
@@ -188,10 +200,7 @@ def ab(
             requests=requests or max(_LEAST_REQUESTS, _REQUESTS_EACH * at_once),
             longest=longest,
         )
-        pairs = max_pairs or (_PAIRS if variants is None else _RESTARTED_PAIRS)
-        design = Design(
-            workload, levels[0], metric, whole_pairs(pairs), not no_early_stop, at_once if warm_up is None else warm_up
-        )
+        design = Design(workload, levels[0], metric, pairs, not no_early_stop, at_once if warm_up is None else warm_up)
         path = options.result_path(output, "ab", targets["A"])
         _measure(targets, asked, design, path, None, request_timeout, pin)
     _show(path, as_json)
