@@ -1,68 +1,107 @@
-"""`onecat diagnose`: causes in a log."""
+"""`onecat diagnose`: causes in logs."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import sys
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from onecat.cli import console
+from onecat.cli.log_files import STANDARD_INPUT, chunks_of, open_log
+from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
-    from onecat.observe import Diagnosis
+    from onecat.observe import Diagnoser, Diagnosis, Evidence, Standing
+
+
+class FailOn(str, Enum):
+    """From which severity of a cause on the exit code is 1."""
+
+    fail = "fail"
+    warn = "warn"
+    never = "never"
 
 
 def register(app: typer.Typer) -> None:
-    app.command("diagnose", help="Read a server's log and tell the causes it points to.")(diagnose)
+    app.command(
+        "diagnose",
+        help="Read a server's log, and others that go with it, and tell the causes they point to.",
+        epilog="Exit codes: 0 whatever is found, unless --fail-on is given: then 1 for a cause of that severity. What "
+        "a later start in the same log got over is no cause of the present state.",
+    )(diagnose)
 
 
 def diagnose(
-    file: Annotated[str, typer.Argument(help="A log file, or - for standard input.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="Logs that belong together, as a server's and nginx's, also compressed ones; - is standard input.",
+        ),
+    ],
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Also consequences of a cause, what earlier starts failed by, and messages that frighten without "
+            "reason.",
+        ),
+    ] = False,
+    fail_on: Annotated[FailOn, typer.Option(help="Exit code 1 for causes from this severity on.")] = FailOn.never,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON (onecat.diagnose/1).")] = False,
 ) -> None:
-    from onecat.observe import diagnose, to_json
+    from onecat.observe import Diagnoser
 
-    with log_lines(file) as lines:
-        diagnoses = diagnose(lines)
+    diagnoser = Diagnoser()
+    size = _read(diagnoser, files)
+    found = diagnoser.finish(every=True)
+    causes = [each for each in found if each.standing == "cause"]
+    shown = list(found) if everything else causes
+    hidden = Counter(each.standing for each in found[len(shown) :])
+    exception = None if causes else diagnoser.first_exception()
     if as_json:
-        console.print_json(to_json(diagnoses))
-    elif not diagnoses:
-        print("no known cause in this log")
+        _print_json(shown, hidden, exception)
     else:
-        print("\n\n".join(text(diagnosis) for diagnosis in diagnoses))
+        _print(shown, hidden, exception, is_empty=size == 0)
+    if any(_reaches(each, fail_on) for each in causes):
+        raise typer.Exit(ExitCode.NO)
 
 
-@contextlib.contextmanager
-def log_lines(file: str) -> Iterator[Iterable[str]]:
-    """The lines of a file or of standard input (`-`) as they are read, whatever bytes are among them."""
-    from pathlib import Path
-
-    from onecat.errors import OnecatError
-
-    if file == "-":
-        yield io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
-        return
-    try:
-        stream = Path(file).open(encoding="utf-8", errors="replace")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise OnecatError(
-            f"the log cannot be read: {error.strerror}",
-            where=file,
-            expected="a log file that this user may read, or - for standard input",
-            next_steps=["onecat logs NAME | onecat diagnose -"],
-        ) from error
-    with stream:
-        yield stream
+def _read(diagnoser: Diagnoser, files: list[str]) -> int:
+    """Read the logs; how many bytes they have. Raises OnecatError when one of them cannot be read."""
+    twice = [name for name, count in Counter(files).items() if count > 1]
+    if twice:
+        raise OnecatError(f"{twice[0]} is given twice", expected="each log once", next_steps=["onecat diagnose --help"])
+    # Each is opened before the first one is read: a wrong name is told at once.
+    streams = [(name, open_log(name)) for name in files]
+    if STANDARD_INPUT in files and sys.stdin.isatty():
+        console.progress("reading a log from the terminal; Ctrl-D ends it")
+    size = 0
+    for name, stream in streams:
+        with stream:
+            size += diagnoser.read(chunks_of(stream, name), None if len(files) == 1 else name)
+    return size
 
 
-def text(diagnosis: Diagnosis) -> str:
-    """A diagnosis for a person."""
-    lines = [f"{diagnosis.cause}", f"  signature: {diagnosis.signature} (confidence: {diagnosis.confidence})"]
-    lines += [f"  line {evidence.line}: {evidence.text[:200]}" for evidence in diagnosis.evidence]
-    lines += [f"  fix:       {step}" for step in diagnosis.fix]
-    lines += [f"  source:    {source}" for source in diagnosis.source]
-    return "\n".join(lines)
+def _print_json(shown: list[Diagnosis], hidden: Counter[Standing], exception: Evidence | None) -> None:
+    from onecat.observe import to_json
+
+    told = None if exception is None else {"line": exception.line, "text": exception.text}
+    console.print_json({**to_json(shown), "not_shown": dict(hidden), "first_exception": told})
+
+
+def _print(shown: list[Diagnosis], hidden: Counter[Standing], exception: Evidence | None, *, is_empty: bool) -> None:
+    from rich.console import Console
+
+    from onecat.render.diagnoses import diagnosis_lines
+    from onecat.render.text import print_lines
+
+    screen = Console()
+    print_lines(screen, diagnosis_lines(shown, hidden, exception, is_empty=is_empty, width=min(screen.width, 100)))
+
+
+def _reaches(diagnosis: Diagnosis, fail_on: FailOn) -> bool:
+    return fail_on is not FailOn.never and (diagnosis.severity == "fail" or diagnosis.severity == fail_on.value)

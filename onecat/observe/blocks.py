@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from onecat.observe.lines import COLOUR_BYTES
+from onecat.observe.lines import COLOUR_BYTES, COLOUR_JSON
 
 BLOCK_BYTES = 1 << 20
 """Least size of a block of a long log."""
@@ -23,6 +23,7 @@ OVERLAP = 64 << 10
 longer, in a line of more than LONGEST_LINE, can be missed."""
 _LINES_PER_BLOCK = 2000
 _LOOKED_AT = 512
+_LOOKED_AT_FOR_JSON = 8 << 10
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -85,9 +86,12 @@ def block_of_lines(lines: Iterable[str], number: int) -> Block:
 
 def _cleaned(text: bytes) -> bytes:
     """Without colours, which would tear words apart, and with journald's arrays of bytes as text."""
-    if b'"MESSAGE"' in text:
+    is_json = b'{"' in text[:_LOOKED_AT_FOR_JSON] or b'{"' in text[-_LOOKED_AT_FOR_JSON:]
+    if is_json and b'"MESSAGE"' in text:
         text = _BYTES_MESSAGE.sub(_message, text)
-    if b"\x1b" in text or b"\\u001b" in text or b"\\u001B" in text:
+    if is_json and (b"\\u001b" in text or b"\\u001B" in text):
+        text = COLOUR_JSON.sub(b"", text)
+    if b"\x1b" in text:
         text = COLOUR_BYTES.sub(b"", text)
     return text
 

@@ -6,16 +6,20 @@ or failed in another way; it stays the cause when the later start has not come s
 
 from __future__ import annotations
 
+import bisect
 import functools
-from collections.abc import Iterable
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import get_args
 
 from onecat.observe import marks
 from onecat.observe.blocks import Block, block_of_lines, blocks_of_bytes, blocks_of_lines
-from onecat.observe.finder import Finder, Words
+from onecat.observe.finder import NO_WORD, Candidate, Finder, Words
 from onecat.observe.lines import LogLine, plain, read_line
 from onecat.observe.patterns import Match, Pattern, compile_pattern
+from onecat.observe.raw_forms import raw_pattern
 from onecat.observe.records import Diagnosis, Evidence, Signature, SignatureTable, Standing
 from onecat.observe.runs import MOST_EVIDENCE, Found, Partial, Run, Source, Sources
 from onecat.observe.signatures import load_signatures
@@ -23,6 +27,7 @@ from onecat.observe.surroundings import Passage as Surrounding
 from onecat.observe.surroundings import Surroundings
 from onecat.observe.telling import evidence_of, explained, ranked, tell
 from onecat.observe.tracebacks import Chain, chains
+from onecat.observe.words import required_words
 
 __all__ = ["Diagnoser", "diagnose", "plain"]
 
@@ -33,6 +38,10 @@ _TRACEBACKS = 3
 _PROCESSES = 64
 _HEAD_BYTES = 2000
 _PASSAGES = "#passages"
+_BEFORE = "#before "
+_MANY = 50
+_LAST_STARTS = 3
+_OFTEN = 5
 # The files of vLLM that log what users write and are answered: entrypoints/logger.py, later request_logger.py.
 _LOGS_REQUESTS = ("logger.py:", "request_logger.py:")
 
@@ -44,7 +53,16 @@ class _Rules:
         self.signatures = {signature.id: signature for signature in table.signatures}
         self.words = Words(_patterns(table))
         self.benign = _any_of(table.benign)
+        self.benign_raw = raw_pattern(*table.benign) if table.benign else None
         self.passages = table.passages
+        self.following = frozenset(signature.id for signature in table.signatures if signature.preceded_by)
+        self.start = required_words(marks.START)
+        self.before = frozenset(
+            word
+            for signature in table.signatures
+            for pattern in signature.preceded_by
+            for word in required_words(pattern)
+        )
 
 
 @functools.cache
@@ -66,6 +84,8 @@ class Diagnoser:
         self._surroundings = Surroundings()
         self._excess: dict[str, int] = {}
         self._order = 0
+        self._following: dict[str, int] = {}
+        self._seen: Counter[str] = Counter()
         self._next_line = 1
         self._file: str | None = None
         self._head = b""
@@ -85,17 +105,26 @@ class Diagnoser:
             self._next_line = first + block.first_line - 1 + block.text.count(b"\n")
         return self._taken()
 
-    def read(self, chunks: Iterable[bytes], file: str | None = None) -> None:
-        """Read a whole log from its bytes, as they come.
+    def read(self, chunks: Iterable[bytes], file: str | None = None) -> int:
+        """Read a whole log from its bytes, as they come; how many they are.
 
         Parameters:
             file: its name, told in the evidence where several logs are read.
         """
         self._file = file
         self._surroundings = Surroundings()
-        for block in blocks_of_bytes(chunks):
+        size = 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal size
+            for chunk in chunks:
+                size += len(chunk)
+                yield chunk
+
+        for block in blocks_of_bytes(counted()):
             self._read(block)
         self._new.clear()
+        return size
 
     def finish(self, every: bool = False) -> tuple[Diagnosis, ...]:
         """The causes, nearest to the root first.
@@ -140,28 +169,89 @@ class Diagnoser:
                 yield each
 
     def _read(self, block: Block) -> None:
-        self._surroundings.begin(block.text)
-        for number, begin, end in self._finder.lines(block):
-            head = self._head if block.begun and begin == 0 else b""
-            self._look(number, block.text, begin, end, head)
+        text, number, counted = block.text, block.first_line, 0
+        self._surroundings.begin(text)
+        self._finder.pause(name for name in self._rules.following if self._following.get(name, 0) < number)
+        places = self._worth_a_look(self._finder.places(text), text)
+        candidates = iter(self._finder.candidates(text, places))
+        while (candidate := next(candidates, None)) is not None:
+            number += text.count(b"\n", counted, candidate.begin)
+            counted = candidate.begin
+            if self._finder.is_paused and not self._rules.before.isdisjoint(candidate.words):
+                # Signatures that must follow this line count from it on.
+                self._finder.pause(())
+                rest = bisect.bisect_left(places, (candidate.begin, NO_WORD))
+                candidates = iter(self._finder.candidates(text, places[rest:], candidate.begin))
+                continue
+            names = self._finder.names(candidate, text)
+            if names:
+                self._look(number, names, candidate, block)
         if block.unfinished and not block.begun:
-            self._head = block.text[block.text.rfind(b"\n") + 1 :][:_HEAD_BYTES]
-        self._surroundings.end(block.text)
+            self._head = text[text.rfind(b"\n") + 1 :][:_HEAD_BYTES]
+        self._surroundings.end(text)
+        self._finder.learn(len(text))
 
-    def _look(self, number: int, text: bytes, begin: int, end: int, head: bytes) -> None:
-        raw = text[begin:end]
-        names = self._finder.names(raw)
+    def _worth_a_look(self, places: list[tuple[int, int]], text: bytes) -> list[tuple[int, int]]:
+        """Without starts of the server like many before them, which other starts in the same block got over.
+
+        They tell nothing: what they hold was looked at in other starts, and it is the last ones that count.
+        """
+        if self._sources.are_several or len(places) < _MANY:
+            return places
+        words = self._finder.words
+        beginning = {index for index, word in enumerate(words) if word in self._rules.start}
+        found = [index for index, (_, word) in enumerate(places) if word in beginning]
+        starts = (
+            [index for index in found if self._is_start(text, places[index][0])] if len(found) > _LAST_STARTS else []
+        )
+        if len(starts) <= _LAST_STARTS:
+            return places
+        kept = places[: starts[0]]
+        for begin, end in itertools.pairwise(starts[:-_LAST_STARTS]):
+            held = {word for _, word in places[begin:end]}
+            if NO_WORD in held or any(self._seen[words[word]] < _OFTEN for word in held):
+                self._seen.update(words[word] for word in held if word != NO_WORD)
+                kept += places[begin:end]
+        return kept + places[starts[-_LAST_STARTS - 1] :]
+
+    def _is_start(self, text: bytes, position: int) -> bool:
+        begin = text.rfind(b"\n", max(0, position - _HEAD_BYTES), position) + 1
+        if begin == 0 and position > _HEAD_BYTES:
+            return False
+        line = read_line(text[begin : position + _HEAD_BYTES].partition(b"\n")[0].decode("utf-8", "replace"))
+        return marks.START.search(line.text) is not None and not self._means_nothing(line)
+
+    def _look(self, number: int, names: set[str], candidate: Candidate, block: Block) -> None:
+        begin, end = candidate.begin, candidate.end
+        for name in [name for name in names if name.startswith(_BEFORE)]:
+            names.remove(name)
+            self._following[name.removeprefix(_BEFORE)] = number + _PRECEDING_LINES
+        names = {name for name in names if self._may_follow(name, number)}
+        if not names:
+            return
+        raw = block.text[begin:end]
+        head = self._head if block.begun and begin == 0 else raw[:_HEAD_BYTES]
+        if self._rules.benign_raw is not None and self._rules.benign_raw.search(head):
+            names = {name for name in names if name.startswith("#")}
+            if not names:
+                return
         line = read_line(raw.decode("utf-8", "replace"), number)
         source = self._sources.of(self._file, line.source)
         if source.run.ended and not marks.END.search(line.text):
             self._start(source)
-        self._mark(source, line, names, (text, begin, end))
+        place = (block.text, begin, end)
+        self._mark(source, line, names, place)
         run = source.run
-        if not self._in_passage(run, line, names) and not self._means_nothing(line, head):
-            for signature in (self._rules.signatures[name] for name in names if name in self._rules.signatures):
-                self._try(run, signature, line, (text, begin, end))
+        if not self._in_passage(run, line, names) and not self._means_nothing(line):
+            for name in names:
+                if name in self._rules.signatures:
+                    self._try(run, self._rules.signatures[name], line, place)
         if "#end" in names and marks.END.search(line.text):
             run.ended = True
+
+    def _may_follow(self, name: str, number: int) -> bool:
+        """Whether what must stand before a hit of a signature is near enough."""
+        return name not in self._rules.following or self._following.get(name, 0) >= number
 
     def _mark(self, source: Source, line: LogLine, names: set[str], place: tuple[bytes, int, int]) -> None:
         if "#start" in names and marks.START.search(line.text):
@@ -177,6 +267,8 @@ class Diagnoser:
             and marks.TRACEBACK.search(line.text)
         ):
             source.run.tracebacks.append(self._surroundings.around(*place, line.number))
+            if len(source.run.tracebacks) == _TRACEBACKS:
+                self._finder.leave_out("#traceback")
 
     def _start(self, source: Source, number: int | None = None) -> None:
         if source.start(number):
@@ -192,20 +284,13 @@ class Diagnoser:
                 run.passage = next(begun, None)
         return run.passage is not None
 
-    def _means_nothing(self, line: LogLine, head: bytes) -> bool:
-        if head:
-            line = read_line(head.decode("utf-8", "replace"))
+    def _means_nothing(self, line: LogLine) -> bool:
         if line.file is not None and line.file.rpartition("/")[2].startswith(_LOGS_REQUESTS):
             return True
         return self._rules.benign is not None and self._rules.benign.search(line.plain) is not None
 
     def _try(self, run: Run, signature: Signature, line: LogLine, place: tuple[bytes, int, int]) -> None:
         name = signature.id
-        if signature.preceded_by:
-            if any(pattern.search(line.text) for pattern in signature.preceded_by):
-                run.preceded[name] = line.number
-            if line.number - run.preceded.get(name, -_PRECEDING_LINES) > _PRECEDING_LINES:
-                return
         if signature.sequence:
             hit = _sequence(run, signature, line)
         else:
@@ -262,8 +347,10 @@ def _patterns(table: SignatureTable) -> Iterable[tuple[str, Pattern]]:
         yield _PASSAGES, passage.begins
         yield _PASSAGES, passage.ends
     for signature in table.signatures:
-        for pattern in (*signature.patterns, *signature.sequence, *signature.preceded_by):
+        for pattern in (*signature.patterns, *signature.sequence):
             yield signature.id, pattern
+        for pattern in signature.preceded_by:
+            yield _BEFORE + signature.id, pattern
 
 
 def _any_of(patterns: Iterable[Pattern]) -> Pattern | None:

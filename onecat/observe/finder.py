@@ -1,36 +1,40 @@
-"""Finds the lines of a long log that are worth a look, at the speed of one search for all words at once."""
+"""Finds the lines of a long log that are worth a look, by one search for all words of all patterns at once."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-import re2
+import ahocorasick_rs
 
-from onecat.observe.blocks import Block, blocks_of_lines
+from onecat.observe.blocks import blocks_of_lines
 from onecat.observe.lines import plain
 from onecat.observe.patterns import Pattern
-from onecat.observe.words import Word, required_words
+from onecat.observe.raw_forms import raw_pattern
+from onecat.observe.words import required_words
+
+_LOOK_BYTES = 4096
+"""A look at a line for the rest of a pattern counts once for each so many bytes."""
+_FRUITLESS = 300
+"""Looks at lines that hold a word and not what it stands for, after which it may be given up."""
+_WASTED = 10_000
+"""Fruitless looks, or hits of words that are not looked for any more, within _WINDOW_BYTES, after which another search
+is made ready. Each takes a microsecond or two, and that about as long as all of these."""
+_WINDOW_BYTES = 16 << 20
+_PATTERNS_AT_ONCE = 40
+_LONG_LOG_BYTES = 8 << 20
+"""Bytes from which on the faster kind of search pays, which takes 20 ms to make ready."""
+NO_WORD = -1
+"""Stands for a pattern whose words are given up."""
 
 
-@functools.lru_cache(maxsize=64)
-def _alternatives(words: frozenset[Word]) -> Any:
-    return re2.compile(b"|".join(_expression(word) for word in sorted(words)), _options())
+class Candidate(NamedTuple):
+    """A line that holds words of patterns. begin, end: its place in the block's text."""
 
-
-def _expression(word: Word) -> bytes:
-    text = bytes(re2.escape(word.text.encode()))
-    return b"(?i:" + text + b")" if word.ignore_case else text
-
-
-def _options() -> Any:
-    options = re2.Options()
-    options.log_errors = False
-    # Bytes as they are: a log may hold any.
-    options.encoding = re2.Options.Encoding.LATIN1
-    options.never_capture = True
-    return options
+    begin: int
+    end: int
+    words: frozenset[str]
 
 
 class Words:
@@ -41,75 +45,185 @@ class Words:
     """
 
     def __init__(self, patterns: Iterable[tuple[str, Pattern]]) -> None:
-        self.names_of: dict[Word, set[str]] = {}
+        self.meant: dict[str, list[tuple[str, Pattern]]] = {}
         for name, pattern in patterns:
             words = required_words(pattern)
             if not words:
                 raise ValueError(f"{name}: pattern {pattern.pattern!r} has no word of three letters that must occur")
             for word in words:
-                self.names_of.setdefault(word, set()).add(name)
-        self._words = list(self.names_of)
-        self._set = re2.Set.SearchSet(_options())
-        for word in self._words:
-            self._set.Add(_expression(word))
-        self._set.Compile()
+                self.meant.setdefault(word, []).append((name, pattern))
+        self.search = _Search(list(self.meant))
 
-    def names(self, line: bytes) -> set[str]:
-        """The names that a line holds a word of."""
-        found: set[str] = set()
-        for index in self._set.Match(line) or ():
-            found |= self.names_of[self._words[index]]
-        return found
+
+class _Search:
+    """Searches a text for words, by the algorithm of Aho and Corasick, and for patterns instead of other words.
+
+    Parameters:
+        is_long: whether many megabytes are to be searched.
+    """
+
+    def __init__(self, words: list[str], patterns: Iterable[Pattern] = (), is_long: bool = False) -> None:
+        kinds = ahocorasick_rs.Implementation
+        self.words = words
+        self._automaton = ahocorasick_rs.BytesAhoCorasick(
+            [word.encode() for word in words], implementation=kinds.DFA if is_long else kinds.ContiguousNFA
+        )
+        distinct = list(dict.fromkeys(patterns))
+        groups = range(0, len(distinct), _PATTERNS_AT_ONCE)
+        self._exact = [raw_pattern(*distinct[begin : begin + _PATTERNS_AT_ONCE]) for begin in groups]
+
+    def places(self, text: bytes) -> list[tuple[int, int]]:
+        """Where words begin, and which, by their index; where patterns begin, with NO_WORD. In order of lines."""
+        hits: list[tuple[int, int, int]] = self._automaton.find_matches_as_indexes(text, overlapping=True)
+        places = [(begin, word) for word, begin, _ in hits]
+        if self._exact:
+            for pattern in self._exact:
+                places += [(match.start(), NO_WORD) for match in pattern.finditer(text)]
+            places.sort()
+        return places
 
 
 class Finder:
-    """Tells which lines of a block hold a word of a pattern, and of which patterns."""
+    """Tells which lines of a log's blocks may match, and which patterns.
+
+    Most logs hold a few of the words all the time. A word that is found again and again, and never with the rest of a
+    pattern, is given up, and the log is searched for its patterns as they are.
+    """
 
     def __init__(self, words: Words) -> None:
         self._words = words
+        self._search = self._whole = words.search
+        self._is_long = False
+        self._read = self._window = 0
+        self._superfluous = self._fruitless_looks = 0
         self._left_out: set[str] = set()
-        self._search = _alternatives(frozenset(words.names_of))
+        self._left_out_of_search: set[str] = set()
+        self._paused: set[str] = set()
+        self._idle: set[str] = set()
+        self._fruitless: Counter[str] = Counter()
+        self._given_up: set[str] = set()
 
     def leave_out(self, name: str) -> None:
         """Look for this name no more."""
         self._left_out.add(name)
-        words = frozenset(word for word, names in self._words.names_of.items() if not names <= self._left_out)
-        self._search = _alternatives(words) if words else None
+        self._idle = self._without(self._left_out | self._paused)
 
     def look_for_all(self) -> None:
-        """Look for every name again."""
+        """Look for every name again that is not paused."""
         if self._left_out:
             self._left_out.clear()
-            self._search = _alternatives(frozenset(self._words.names_of))
+            self._idle = self._without(self._paused)
+            self._search = self._whole
+            self._left_out_of_search = set()
 
-    def names(self, line: bytes) -> set[str]:
-        """The names that a line holds a word of, less those left out."""
-        return self._words.names(line) - self._left_out
+    @property
+    def is_paused(self) -> bool:
+        """Whether some names are paused."""
+        return bool(self._paused)
 
-    def lines(self, block: Block) -> Iterator[tuple[int, int, int]]:
-        """The lines of a block that hold a word, in order: number, begin and end in the block's text.
+    def pause(self, names: Iterable[str]) -> None:
+        """Do not look for these names for now, and for all others that were paused before."""
+        paused = set(names)
+        if paused != self._paused:
+            self._paused = paused
+            self._idle = self._without(self._left_out | paused)
 
-        What is left out meanwhile counts from the next line on.
-        """
-        text, position, counted, number = block.text, 0, 0, block.first_line
-        while position < len(text) and self._search is not None:
-            match = self._search.search(text, position)
-            if match is None:
-                return
-            found = match.start()
-            begin = text.rfind(b"\n", position, found) + 1 or position
-            end = text.find(b"\n", found)
+    def places(self, text: bytes) -> list[tuple[int, int]]:
+        """Where words begin in a block's text, with their index among `words`, or NO_WORD; in order of lines."""
+        return self._search.places(text)
+
+    @property
+    def words(self) -> Sequence[str]:
+        """The words that are searched for now."""
+        return self._search.words
+
+    def candidates(self, text: bytes, places: Sequence[tuple[int, int]], end: int = 0) -> list[Candidate]:
+        """The lines of a block's text in which these places are, in order. end: of the line before the first."""
+        words = self._search.words
+        found: list[Candidate] = []
+        index, count = 0, len(places)
+        while index < count:
+            position = places[index][0]
+            begin = text.rfind(b"\n", end, position) + 1 or end
+            end = text.find(b"\n", position)
             end = len(text) if end < 0 else end
-            number += text.count(b"\n", counted, begin)
-            counted = begin
-            yield number, begin, end
-            position = end + 1
+            held: set[str] = set()
+            while index < count and places[index][0] < end:
+                word = places[index][1]
+                if word == NO_WORD:
+                    every = self._words.search
+                    held.update(every.words[each] for _, each in every.places(text[begin:end]))
+                else:
+                    held.add(words[word])
+                index += 1
+            if held <= self._idle:
+                self._superfluous += 1
+            else:
+                found.append(Candidate(begin, end, frozenset(held)))
+        return found
+
+    def names(self, candidate: Candidate, text: bytes) -> set[str]:
+        """The names of patterns that a line may match."""
+        names: set[str] = set()
+        if candidate.words <= self._idle:
+            self._superfluous += 1
+            return names
+        line = None
+        for word in candidate.words:
+            for name, pattern in self._words.meant[word]:
+                if name in self._left_out or name in names or name in self._paused:
+                    continue
+                line = text[candidate.begin : candidate.end] if line is None else line
+                if raw_pattern(pattern).search(line) is not None:
+                    names.add(name)
+                elif word not in self._given_up:
+                    looks = 1 + len(line) // _LOOK_BYTES
+                    self._fruitless[word] += looks
+                    self._fruitless_looks += looks
+        return names
+
+    def learn(self, size: int) -> None:
+        """After a block of so many bytes: give words up, and leave out of the search what nobody looks for."""
+        self._read += size
+        self._window += size
+        is_longer = not self._is_long and self._read >= _LONG_LOG_BYTES
+        if is_longer or self._fruitless_looks >= _WASTED:
+            self._is_long |= is_longer
+            self._fruitless_looks = 0
+            self._given_up |= {word for word, looks in self._fruitless.items() if looks >= _FRUITLESS}
+            self._search = self._whole = self._made(set())
+            self._left_out_of_search = set()
+        if self._superfluous >= _WASTED and self._left_out != self._left_out_of_search:
+            self._left_out_of_search = set(self._left_out)
+            self._search = self._made(self._left_out)
+        if self._window >= _WINDOW_BYTES:
+            self._window = self._superfluous = self._fruitless_looks = 0
+            self._fruitless.clear()
+
+    def _without(self, names: set[str]) -> set[str]:
+        """The words that stand for nothing but these names."""
+        return {word for word, meant in self._words.meant.items() if all(name in names for name, _ in meant)}
+
+    def _made(self, left_out: set[str]) -> _Search:
+        """The search for everything but these names."""
+        left = {
+            word: [pattern for name, pattern in meant if name not in left_out]
+            for word, meant in self._words.meant.items()
+        }
+        words = [word for word, patterns in left.items() if patterns and word not in self._given_up]
+        given_up = (pattern for word in sorted(self._given_up) for pattern in left[word])
+        return _Search(words, given_up, self._is_long)
 
 
 def candidate_lines(lines: Iterable[str], words: Words) -> Iterator[tuple[int, str, set[str]]]:
     """The lines of a log that may match, in order, as they are read: number, plain line, names of patterns to try."""
     finder = Finder(words)
     for block in blocks_of_lines(lines):
-        for number, begin, end in finder.lines(block):
-            line = block.text[begin:end]
-            yield number, plain(line.decode("utf-8", "replace")), finder.names(line)
+        text, number, counted = block.text, block.first_line, 0
+        for candidate in finder.candidates(text, finder.places(text)):
+            names = finder.names(candidate, text)
+            if names:
+                number += text.count(b"\n", counted, candidate.begin)
+                counted = candidate.begin
+                yield number, plain(text[candidate.begin : candidate.end].decode("utf-8", "replace")), names
+        finder.learn(len(text))

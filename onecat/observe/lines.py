@@ -14,10 +14,11 @@ _LONGEST_HEAD = 600
 """Characters of a line in which a head is looked for, so that no line makes it slow."""
 _MOST_HEADS = 8
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[()][0-9A-Z])")
-COLOUR_BYTES = re.compile(
-    rb"(?:\x1b|\\u001[bB])(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[()][0-9A-Z])"
-)
-"""Terminal control sequences, as they are and as they stand in JSON."""
+_COLOUR_FORM = rb"(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[()][0-9A-Z])"
+COLOUR_BYTES = re.compile(rb"\x1b" + _COLOUR_FORM)
+"""Terminal control sequences in the bytes of a log."""
+COLOUR_JSON = re.compile(rb"\\u001[bB]" + _COLOUR_FORM)
+"""The same as they stand in JSON."""
 # Docker's and the supervisor's timestamps: RFC 3339 with a zone.
 _TIMESTAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) ")
 # Docker's json-file driver: https://docs.docker.com/engine/logging/drivers/json-file/
@@ -69,6 +70,7 @@ _HEADS = tuple(
         rf"- (?P<file>[\w.]{{1,100}}) - (?P<level>{_LEVEL}) - ",
     )
 )
+_LONGEST_ACCESS = 64 << 10
 # What a client may write freely: https://nginx.org/en/docs/http/ngx_http_log_module.html#log_format
 _ACCESS = re.compile(r'"(?:GET|POST|PUT|PATCH|HEAD|DELETE|OPTIONS) (?P<path>[^"]{0,8000}) HTTP/[\d.]{1,3}"')
 _QUERY = re.compile(r"\?\S*")
@@ -120,7 +122,7 @@ def read_line(line: str, number: int = 0) -> LogLine:
     text = text[begin:]
     if "across cluster]" in text:
         text = _REPEATED.sub("", text)
-    if "HTTP/" in text:
+    if len(text) <= _LONGEST_ACCESS and "HTTP/" in text:
         text = _without_clients_words(text)
     return LogLine(
         text,

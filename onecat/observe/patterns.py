@@ -26,6 +26,8 @@ class Match(Protocol):
 class Pattern(Protocol):
     """A compiled pattern, as `re.Pattern` has it. It searches text as well as bytes in UTF-8."""
 
+    def __hash__(self) -> int: ...
+
     @property
     def pattern(self) -> str: ...
     @property

@@ -50,7 +50,6 @@ class Run:
     ended: bool = False
     version: str | None = None
     found: dict[str, Found] = field(default_factory=dict)
-    preceded: dict[str, int] = field(default_factory=dict)
     reached: dict[tuple[str, str | None], dict[int, Partial]] = field(default_factory=dict)
     tracebacks: list[Surrounding] = field(default_factory=list)
     passage: Passage | None = None
@@ -131,6 +130,10 @@ class Sources:
 
     def __iter__(self) -> Iterator[Source]:
         return iter(self._sources.values())
+
+    @property
+    def are_several(self) -> bool:
+        return len(self._sources) > 1
 
     def of(self, file: str | None, name: str | None) -> Source:
         key = (file, name)

@@ -23,11 +23,13 @@ _DETAILED: tuple[Status, ...] = ("fail", "warn", "info")
 
 @dataclass(frozen=True)
 class Line:
-    """One line of output: `style` (a Rich style) is for its first `styled` characters."""
+    """One line of output: `style` (a Rich style) is for its first `styled` characters; what lies from the first to the
+    second of `marked` is shown bold."""
 
     text: str
     style: str = ""
     styled: int = 0
+    marked: tuple[int, int] | None = None
 
 
 def print_lines(console: Console, lines: Iterable[Line]) -> None:
@@ -38,6 +40,8 @@ def print_lines(console: Console, lines: Iterable[Line]) -> None:
         # What a host says of itself must not steer the terminal.
         text = Text(columns.harmless(line.text))
         text.stylize(line.style, 0, line.styled)
+        if line.marked is not None:
+            text.stylize("bold", *line.marked)
         console.print(text, soft_wrap=True, highlight=False)
 
 

@@ -32,7 +32,8 @@ class Delays:
 class DelayingProxy:
     """Hands on connections to a server of this machine.
 
-    delays: may be changed while it runs; answers that begin then have the new ones. port: on 127.0.0.1, where it listens.
+    delays: may be changed while it runs; answers that begin then have the new ones. port: on 127.0.0.1, where it
+    listens.
     """
 
     target: tuple[str, int]

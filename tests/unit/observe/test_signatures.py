@@ -121,7 +121,7 @@ def test_every_pattern_has_words_to_look_for(name: str, pattern: Pattern) -> Non
 )
 def test_whatever_a_pattern_matches_holds_one_of_its_words(drawn: tuple[tuple[str, Pattern], str]) -> None:
     (_, pattern), text = drawn
-    assert any(word.text in (text.lower() if word.ignore_case else text) for word in required_words(pattern))
+    assert any(word in text for word in required_words(pattern))
 
 
 def test_at_least_fifteen_harmless_messages_are_told_as_such() -> None:
