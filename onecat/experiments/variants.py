@@ -116,6 +116,10 @@ def _words(request: UpRequest) -> list[tuple[str, ...]]:
     return found
 
 
+class _Changed(OnecatError):
+    """Somebody else has changed the deployment: what they made is theirs, and stays."""
+
+
 class VariantServers:
     """Makes variants of a deployment serve, one after the other. A context manager: at its end what served before
     serves again, also after an error or Ctrl-C.
@@ -159,6 +163,7 @@ class VariantServers:
         self.targets = {arm: self._planned(serves, arm) for arm in variants}
         current = store.current()
         self._serving = None if current is None else current.number
+        self._was_starting = False
 
     @property
     def differences(self) -> list[str]:
@@ -217,8 +222,10 @@ class VariantServers:
             self._requests[arm] = request_of(self._store, variant, self._facts, self.original)
             self._labels[arm] = self._label(arm, variant)
         self._report(f"starting {arm}")
+        # A start that is interrupted in its end has made its release serve, and tells nobody which one that is.
+        self._was_starting = True
         release = deploy.up(self._requests[arm], self._store.machine, self._quiet)
-        self._serving = release.number
+        self._serving, self._was_starting = release.number, False
         return deployment_target(self._store, direct=self._direct, label=self._labels[arm]).endpoint
 
     def put_back(self) -> None:
@@ -226,22 +233,36 @@ class VariantServers:
 
         Raises OnecatError, with the command by which a person does it, when it cannot be done.
         """
-        from onecat import deploy
-
-        current = self._store.current()
-        if current is not None and current.number == self.original:
-            return
-        self._check_ours()
-        self._report(f"putting release {self.original} back")
         with uninterrupted(lambda: self._report("it is being put back first; this takes as long as a start")):
             try:
-                release = deploy.up(self._back, self._store.machine, self._quiet)
-                # The last variant was the same: then it stays, as what it is now.
-                if release.purpose == "bench":
-                    self._store.save(replace(release, purpose="rollback", origin=self.original))
+                if self._serves_as_before():
+                    return
+                self._check_ours()
+                self._start_back()
+            except _Changed:
+                raise
             except (OnecatError, OSError) as error:
                 raise self._not_back(error) from error
         self._report(f"{self._store.name} serves as before")
+
+    def _serves_as_before(self) -> bool:
+        """Whether the original release serves. Of a start that was interrupted twice it is left stopped, or without
+        requests from nginx, so being the current one is not enough then."""
+        from onecat import deploy
+
+        current = self._store.current()
+        if current is None or current.number != self.original:
+            return False
+        return not self._was_starting or deploy.status(self._store).state == "serving"
+
+    def _start_back(self) -> None:
+        from onecat import deploy
+
+        self._report(f"putting release {self.original} back")
+        release = deploy.up(self._back, self._store.machine, self._quiet)
+        # The last variant was the same: then it stays, as what it is now.
+        if release.purpose == "bench":
+            self._store.save(replace(release, purpose="rollback", origin=self.original))
 
     def __enter__(self) -> VariantServers:
         return self
@@ -255,9 +276,10 @@ class VariantServers:
     def _check_ours(self) -> None:
         current = self._store.current()
         number = None if current is None else current.number
-        if number != self._serving:
+        is_interrupted = self._was_starting and current is not None and current.purpose == "bench"
+        if number != self._serving and not is_interrupted:
             made = "was taken down" if current is None else f"now has release {number}, made by {current.created_by}"
-            raise OnecatError(
+            raise _Changed(
                 f"{self._store.name} {made} while the experiment ran",
                 expected="nobody else to change it",
                 next_steps=[f"onecat status {self._store.name}", f"onecat history {self._store.name}"],

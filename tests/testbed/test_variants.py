@@ -121,6 +121,38 @@ def test_ctrl_c_while_a_variant_starts(small: SmallDeployment) -> None:
     assert small.status().state == "serving"
 
 
+def test_ctrl_c_while_a_variant_puts_away_what_it_replaced(small: SmallDeployment) -> None:
+    """B serves already, and nobody was told its number."""
+    small.up()
+    made = variants(small)
+    made._quiet = small.report  # type: ignore[method-assign]
+    small.reactions["stopping release 1"] = interrupt_ourselves
+    with pytest.raises(KeyboardInterrupt), made:
+        made.to("B")
+    assert not small.reactions
+    assert "interrupted; the new release already serves and stays" in small.reported
+    assert not has_flag(small)
+    assert (small.store.current().purpose, small.store.current().origin) == ("rollback", 1)  # type: ignore[union-attr]
+
+
+def test_a_second_ctrl_c_on_the_way_back_from_a_start_leaves_nothing_stopped(small: SmallDeployment) -> None:
+    small.up(rollout={"strategy": "recreate"})
+    made = variants(small)
+    made._quiet = small.report  # type: ignore[method-assign]
+    small.reactions |= {"ready after": interrupt_ourselves, "starting release 1 again": interrupt_ourselves}
+    with pytest.raises(KeyboardInterrupt):
+        made.to("B")
+    assert not small.reactions
+    assert small.status().state != "serving"
+    made.put_back()
+    assert not has_flag(small)
+    assert small.status().state == "serving"
+
+
+def interrupt_ourselves() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 def test_ctrl_c_does_not_end_the_way_back(small: SmallDeployment) -> None:
     small.up()
     made = variants(small)
