@@ -53,6 +53,12 @@ def test_every_row_has_texts_of_both_kinds_sources_and_something_to_do() -> None
         assert signature.cause.endswith((".", "}")), signature.id
 
 
+def test_no_row_advises_to_take_protection_away_from_a_whole_machine() -> None:
+    unsafe = re.compile(r"setenforce|--privileged|overcommit_memory=1|chmod (?:-R )?777|StrictHostKeyChecking=no")
+    advice = [(each.id, step) for each in SIGNATURES for step in (*each.fix, *each.rule_out)]
+    assert [(name, step) for name, step in advice if unsafe.search(step)] == []
+
+
 @pytest.mark.parametrize(("signature", "text"), MATCHES, ids=named)
 def test_a_text_of_a_row_is_told_as_that_row_and_as_no_other_cause(signature: Signature, text: str) -> None:
     diagnoses = told(text)
