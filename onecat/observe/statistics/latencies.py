@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onecat.observe.statistics.means import mean_interval
 from onecat.observe.statistics.percentiles import percentile_interval
@@ -33,6 +33,11 @@ class Latencies:
 def latencies(values: Sequence[float], blocks: Sequence[int] | None = None, level: float = LEVEL) -> Latencies:
     """Mean and percentiles of values. blocks: for each value, the block it was measured in."""
     p50, p90, p95, p99 = (percentile_interval(values, p, level, blocks) for p in (50, 90, 95, 99))
-    mean = mean_interval(values, blocks, level)
+    mean = _of_times(mean_interval(values, blocks, level))
     least, most = (min(values), max(values)) if len(values) else (None, None)
     return Latencies(len(values), mean, p50, p90, p95, p99, least, most)
+
+
+def _of_times(mean: Estimate) -> Estimate:
+    """No time is below 0; with two or three blocks that differ, t reaches there."""
+    return mean if mean.low is None else replace(mean, low=max(0.0, mean.low))

@@ -189,6 +189,14 @@ class TestLatencies:
         assert found.most == pytest.approx(10_000)
         assert found.p99.note.startswith("not enough requests")
 
+    def test_no_time_is_less_than_none(self) -> None:
+        """Two repetitions, one ten times as slow: t with one degree of freedom is 12.7."""
+        values, blocks = [0.1] * 20 + [1.0] * 20, [0] * 20 + [1] * 20
+        assert mean_interval(values, blocks).low < 0  # type: ignore[operator]
+        found = latencies(values, blocks).mean
+        assert (found.low, found.high) == (0.0, mean_interval(values, blocks).high)
+        assert latencies(values[:30], [0, 1, 2] * 10).mean == mean_interval(values[:30], [0, 1, 2] * 10)
+
     def test_of_nothing(self) -> None:
         found = latencies([])
         assert (found.n, found.mean.value, found.least, found.most) == (0, None, None, None)
