@@ -124,7 +124,8 @@ def is_good(request: Request, objectives: Objectives) -> bool:
         return False
     limits = (
         (request.ttft, objectives.ttft_ms),
-        (per_token(request) or 0.0, objectives.inter_token_ms),
+        # Of a single token there is nothing to wait for; of several, a time that is not known keeps nothing.
+        (0.0 if request.output_tokens < 2 else per_token(request), objectives.inter_token_ms),
         (request.end_to_end, objectives.end_to_end_ms),
     )
     return all(limit is None or (value is not None and value * 1000 <= limit) for value, limit in limits)

@@ -60,6 +60,7 @@ def test_objectives() -> None:
     single = Request(0, 0.0, 10, 1, ttft=0.2, end_to_end=0.2)
     assert per_token(single) is None and is_good(single, Objectives(inter_token_ms=1))
     assert not is_good(Request(0, 0.0, 10, 5, None, 1.0), Objectives(ttft_ms=1))
+    assert not is_good(Request(0, 0.0, 10, 5, None, 1.0), Objectives(inter_token_ms=1000))
 
 
 def test_nothing_was_answered() -> None:
