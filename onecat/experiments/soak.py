@@ -71,7 +71,14 @@ def design_from(document: dict[str, Any]) -> Design:
 
 def seconds_done(blocks: Sequence[Block]) -> float:
     """For how long there was load."""
-    return math.fsum(each.seconds for each in blocks if not each.warm_up)
+    return math.fsum(_seconds_of(each) for each in blocks if not each.warm_up)
+
+
+def _seconds_of(block: Block) -> float:
+    """A block's time, with the wait before its first request: n requests at a rate take n / rate. Without that, a soak
+    at one request in minutes, two of them a block, would take twice its time."""
+    rate = block.arrivals.rate
+    return block.seconds if rate is None else max(block.seconds, len(block.requests) / rate)
 
 
 def run_soak(
@@ -97,7 +104,7 @@ def run_soak(
             workload = replace(design.workload, requests=requests, seed=design.workload.seed + number)
             block = _send(driver, endpoint, workload, design.arrivals, number, results)
             number += 1
-            done += block.seconds
+            done += _seconds_of(block)
             for sample in watch.take():
                 results.add_sample(sample)
             watch.check()

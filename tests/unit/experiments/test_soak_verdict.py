@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from onecat.experiments.records import Arrivals, Block, Environment, Experiment, Request, Workload
-from onecat.experiments.soak import Design, design_document, design_from
+from onecat.experiments.soak import Design, design_document, design_from, seconds_done
 from onecat.experiments.soak_verdict import Verdict, duration, verdict_of
 
 BEGIN = datetime(2026, 7, 28, tzinfo=timezone.utc)
@@ -153,6 +153,15 @@ def test_a_block_that_was_cut_short_is_no_reading() -> None:
     experiment = soaked()
     cut = {"time": at(60), "cut_short": {"requests": {}}}
     assert judged(replace(experiment, samples=(*experiment.samples, cut))).answer == "passed"
+
+
+def test_the_wait_before_a_blocks_first_request_counts_as_load() -> None:
+    """Two requests at one in 100 s take 200 s, of which 100 s lie before the first."""
+    requests = (Request(0, 0.0, 8, 4, 0.1, 0.5), Request(1, 100.0, 8, 4, 0.1, 2.0))
+    block = Block(0, "chat", at(0), 102.0, requests, Arrivals(64, 0.01), Workload(requests=2))
+    assert seconds_done([block, replace(block, warm_up=True)]) == 200
+    assert seconds_done([replace(block, seconds=230.0)]) == 230
+    assert seconds_done([replace(block, arrivals=Arrivals(64))]) == 102
 
 
 def test_a_design_comes_back_from_its_document() -> None:
