@@ -238,6 +238,12 @@ def run_ab(
     blocks = list(file.experiment.blocks)
     warm: set[str] = set()
 
+    # A pair that was cut off is not sent again: a server that has seen its requests answers them from its cache.
+    cut = [each["cut_short"] for each in file.experiment.samples if "cut_short" in each]
+    seeds = [each.workload.seed for each in blocks if not each.warm_up]
+    seeds += [each["workload"]["seed"] for each in cut if not each["warm_up"]]
+    fresh = max(seeds, default=design.workload.seed - 1) + 1 - design.workload.seed
+
     def measure(arm: str, pair: int) -> None:
         endpoint, is_new = switch(arm)
         if design.warm_up and (is_new or arm not in warm):
@@ -260,8 +266,8 @@ def run_ab(
     outcome = _at_look(blocks, design, planned.get(done))
     while outcome is None:
         for arm in ARMS if done % 2 == 0 else ARMS[::-1]:
-            measure(arm, done)
-        done += 1
+            measure(arm, fresh)
+        done, fresh = done + 1, fresh + 1
         report(_told(blocks, design, done))
         outcome = _at_look(blocks, design, planned.get(done))
     file.finish(outcome.document())

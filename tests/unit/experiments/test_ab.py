@@ -10,6 +10,7 @@ import pytest
 from onecat.errors import OnecatError
 from onecat.experiments.ab import Design, Outcome, compare, pairs_of, run_ab
 from onecat.experiments.records import Arrivals, Endpoint, Environment, Workload
+from onecat.experiments.result_lines import block_document
 from onecat.experiments.results import ResultFile, read_experiment
 from onecat.experiments.running import WARM_UP_SEED
 from onecat.experiments.speed import METRICS, metric_called
@@ -80,11 +81,23 @@ def test_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
         run(path, first, design())
     second = driver(None)
     outcome = run(path, second, design())
-    # The third pair was begun, and is measured anew.
-    assert [seed for _, _, seed, _ in second.calls[:2]] == [9, 9] and len(second.calls) == 12
+    # The third pair was begun: A may have its requests in a cache, so others are sent, in the order that was its turn.
+    assert [(arm, seed) for _, arm, seed, _ in second.calls[:4]] == [("A", 10), ("B", 10), ("B", 11), ("A", 11)]
+    assert len(second.calls) == 12
     assert outcome.pairs == 8
     with pytest.raises(OnecatError, match="finished"):
         run(path, driver(None), design())
+
+
+def test_requests_of_a_block_that_was_cut_off_are_not_sent_again(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with ResultFile.create(path, "ab", ENVIRONMENT, {}) as file:
+        for warm_up, seed in ((True, 7 + WARM_UP_SEED), (False, 7)):
+            block = block_of({0: 1.0}, arm="A", seed=seed, warm_up=warm_up)
+            file.add_sample({"time": "2026-01-01T00:00:00Z", "cut_short": block_document(block)})
+    driver = SimulatedDriver(lambda label: 1.0)
+    run(path, driver, design())
+    assert [(arm, seed) for _, arm, seed, _ in driver.calls[:3]] == [("A", 8), ("B", 8), ("B", 9)]
 
 
 def test_of_a_pair_begun_twice_the_later_blocks_count() -> None:
