@@ -210,7 +210,10 @@ def _stage(
         order: list[Settings] = [(), *left]
         for settings in order if place % 2 == 0 else order[::-1]:
             label = label_of(settings)
-            if label not in failed and not any(_is_of(each, label, seed) for each in blocks):
+            own = [each for each in blocks if _is_of(each, label, seed)]
+            # Without answers of what serves, nothing can be said of any point: that block ended the sweep, and counts
+            # not when it goes on.
+            if label not in failed and not (own if settings else any(map(_answers, own))):
                 return _Stage(Step(settings, label, seed))
         # Later rounds must not change what was decided in this one.
         known = [each for each in blocks if each.workload.seed <= seed]
@@ -230,7 +233,7 @@ def _confirming(
     design: Design, best: Settings, blocks: Sequence[Block], failed: Mapping[str, str], standings: tuple[Standing, ...]
 ) -> State:
     comparison = design.comparison
-    compared = [each for each in blocks if each.arm in ARMS]
+    compared = [each for each in blocks if each.arm in ARMS and _answers(each)]
     pairs = pairs_of(compared)
     for look in comparison.looks:
         counted = pairs[: look.pairs]
@@ -248,6 +251,10 @@ def _confirming(
 
 def _is_of(block: Block, arm: str, seed: int) -> bool:
     return block.arm == arm and block.workload.seed == seed and not block.warm_up
+
+
+def _answers(block: Block) -> bool:
+    return any(each.error is None for each in block.requests)
 
 
 def _of(blocks: Sequence[Block], settings: Settings) -> dict[int, Block]:

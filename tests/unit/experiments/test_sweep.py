@@ -112,6 +112,17 @@ def test_the_reference_must_start(tmp_path: Path) -> None:
         Bed(tmp_path / "r.jsonl", {}, broken=(REFERENCE,)).run(design(SEQS))
 
 
+def test_a_sweep_that_ended_because_nothing_was_answered_goes_on_with_that_block(tmp_path: Path) -> None:
+    """What serves is measured anew: else no point could be compared, and nothing would seem better."""
+    speeds = {"max-num-seqs=32": 0.5}
+    broken = Bed(tmp_path / "r.jsonl", speeds, failing={REFERENCE: 6})
+    with pytest.raises(OnecatError, match="answered none of 6 requests"):
+        broken.run(design(SEQS, workload=Workload(requests=0, seed=1)))
+    bed = Bed(tmp_path / "r.jsonl", speeds)
+    assert bed.run(design(SEQS, confirming=0)).best == (("max-num-seqs", "32"),)
+    assert bed.starts[0] == REFERENCE
+
+
 def test_a_point_that_misses_the_objectives_goes_however_fast(tmp_path: Path) -> None:
     bed = Bed(tmp_path / "r.jsonl", {"max-num-seqs=64": 0.5}, failing={"max-num-seqs=64": 20})
     state = bed.run(design(SEQS, objectives=Objectives(end_to_end_ms=60_000), confirming=0))
