@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onecat.observe import diagnose, to_json
+from onecat.observe import diagnose, load_signatures, to_json
 from tests.failure_logs import EXPECTED, FAILURES, faults_of
 
 
@@ -22,6 +22,15 @@ def test_a_real_failure_is_told_first_and_alone(name: str) -> None:
 
 def test_every_failure_has_a_log_and_an_expectation() -> None:
     assert sorted(EXPECTED) == sorted(path.stem for path in FAILURES.glob("*.log"))
+
+
+def test_what_onecat_logs_puts_between_lines_is_not_diagnosed_again() -> None:
+    """`onecat logs NAME | onecat diagnose -`: advice names other faults, as the words that containers end with."""
+    for signature in load_signatures().signatures:
+        for mark in ("cause", "gpu1: cause"):
+            line = f"onecat: {mark}: {signature.cause} ({signature.id}) -> next: {signature.fix[0]}"
+            assert diagnose([line]) == (), line
+    assert diagnose(["onecat: server killed by signal 9 (SIGKILL) after 5.0 s"])
 
 
 def test_a_diagnosis_of_something_else_is_noticed() -> None:
