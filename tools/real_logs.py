@@ -2,7 +2,7 @@
 
     .venv/bin/python tools/real_logs.py failures|healthy [NAME...]
 
-A NAME is that of one log, such as kv-cache-too-small. Failures are written by the test that provokes them.
+A NAME chooses as pytest's -k does: kv-cache-too-small, nginx. Failures are written by the test that provokes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WRITERS = {
 
 def main(words: list[str]) -> int:
     if not words or words[0] not in WRITERS:
-        print(f"{__doc__}\nexpected failures or healthy, not {words[:1] or 'nothing'}", file=sys.stderr)
+        print(f"{__doc__}\nexpected failures or healthy, not {' '.join(words[:1]) or 'nothing'}", file=sys.stderr)
         return 2
     chosen = ["-k", " or ".join(words[1:])] if words[1:] else []
     argv = [sys.executable, "-m", "pytest", "-q", WRITERS[words[0]], *chosen]

@@ -32,8 +32,8 @@ RAY = "2.60.0"
 
 
 @pytest.fixture(scope="module")
-def starter(engine_runtime: NativeRuntime) -> Iterator[EngineStarter]:
-    with engine_starter(engine_runtime) as started:
+def starter(engine_runtime: NativeRuntime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineStarter]:
+    with engine_starter(engine_runtime, tmp_path_factory.mktemp("cache")) as started:
         yield started
 
 

@@ -48,7 +48,8 @@ def engine_log(
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.path == request.path and "engine_log" in item.fixturenames
     }
-    with engine_starter(engine_runtime) as starter, ThreadPoolExecutor(AT_ONCE) as pool:
+    cache = tmp_path_factory.mktemp("cache")
+    with engine_starter(engine_runtime, cache) as starter, ThreadPoolExecutor(AT_ONCE) as pool:
 
         def provoke(name: str) -> Path:
             folder = tmp_path_factory.mktemp(name)
@@ -63,7 +64,8 @@ def engine_log(
         try:
             yield lambda name: pending[name].result()
         finally:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            starter.kill()
 
 
 def check(onecat: Onecat, name: str, log: Path) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -53,10 +53,10 @@ class WarmProcess:
         return int(path.read_text()) if path.exists() else None
 
     def wait(self, timeout: float | None = None) -> int:
-        limit = time.monotonic() + (timeout or 60)
+        limit = time.monotonic() + (60 if timeout is None else timeout)
         while (code := self.poll()) is None:
             if time.monotonic() > limit:
-                raise subprocess.TimeoutExpired("vllm", timeout or 60)
+                raise subprocess.TimeoutExpired("vllm", 60 if timeout is None else timeout)
             time.sleep(0.05)
         return code
 
@@ -64,16 +64,34 @@ class WarmProcess:
 @dataclass(frozen=True)
 class EngineStarter:
     """Starts servers of one runtime: those without a wrapper from a process that has vLLM's modules loaded, which is
-    most of what a server takes that ends at once. Threads may share it."""
+    most of what a server takes that ends at once. Threads may share it.
+
+    cache: where the servers keep what they find out about classes of models, each time by a process that loads vLLM.
+    """
 
     runtime: NativeRuntime
+    cache: Path
     process: subprocess.Popen[str]
     lock: threading.Lock
+    started: list[ServerProcess] = field(default_factory=list)
 
     def start(
         self, argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path, wrapper: Sequence[str]
     ) -> ServerProcess:
         """Start `vllm serve` with these arguments. wrapper: a command before it, such as `unshare --mount`."""
+        process = self._start(argv, environment, folder, log, wrapper)
+        self.started.append(process)
+        return process
+
+    def kill(self) -> None:
+        """End all servers that run, so that who waits for one waits no longer."""
+        for process in self.started:
+            if process.poll() is None:
+                end(process)
+
+    def _start(
+        self, argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path, wrapper: Sequence[str]
+    ) -> ServerProcess:
         (folder / "exit-code").unlink(missing_ok=True)
         log.write_bytes(b"")
         command = self.runtime.serve_argv(argv)
@@ -92,8 +110,8 @@ class EngineStarter:
 
 
 @contextlib.contextmanager
-def engine_starter(runtime: NativeRuntime) -> Iterator[EngineStarter]:
-    """A starter of this runtime's servers."""
+def engine_starter(runtime: NativeRuntime, cache: Path) -> Iterator[EngineStarter]:
+    """A starter of this runtime's servers; see there."""
     process = subprocess.Popen(
         [str(runtime.python), str(PROGRAM)], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -102,7 +120,7 @@ def engine_starter(runtime: NativeRuntime) -> Iterator[EngineStarter]:
         for line in process.stdout:
             if line == "ready\n":
                 break
-        yield EngineStarter(runtime, process, threading.Lock())
+        yield EngineStarter(runtime, cache, process, threading.Lock())
     finally:
         process.stdin.close()
         process.wait(30)
@@ -182,16 +200,21 @@ class EngineServer:
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """End it as a supervisor would: a signal to the server alone; what is left of it after 30 s is killed."""
-        family = [self.process.pid, *processes.descendants(self.process.pid)]
-        if self.process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(30)
-        for pid in family:
-            with contextlib.suppress(ProcessLookupError):
+        end(self.process, number, 30)
+
+
+def end(process: ServerProcess, number: int = signal.SIGKILL, seconds: float = 0) -> None:
+    """Send a signal to a server, wait so long for it, and kill what is left of its session."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+    for pid in processes.table():
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(pid) == process.pid:
                 os.kill(pid, signal.SIGKILL)
-        self.process.wait()
+    process.wait()
 
 
 @contextlib.contextmanager
@@ -207,7 +230,7 @@ def running(
     """Start a server; nothing of it is left afterwards.
 
     Parameters:
-        folder: where its log, and what it caches, lie.
+        folder: where its log lies.
         flags: further arguments of `vllm serve`.
         variables: added to its environment.
         wrapper: a command before the server's, such as `unshare --mount`.
@@ -215,7 +238,7 @@ def running(
     port = port or free_port()
     log = folder / "server.log"
     arguments = [str(model), "--host", "127.0.0.1", "--port", str(port), *flags]
-    own = environment(**{"VLLM_CACHE_ROOT": str(folder / "cache"), **(variables or {})})
+    own = environment(**{"VLLM_CACHE_ROOT": str(starter.cache), **(variables or {})})
     server = EngineServer(starter.start(arguments, own, folder, log, wrapper), log, port)
     try:
         yield server

@@ -26,6 +26,10 @@ from tests.testbed.ports import free_port
 from tests.testbed.real_logs.engine import EngineStarter, running
 
 EAGER = "--enforce-eager"
+# Root that may not read what is another user's, as in a container without these capabilities.
+_DROPPED = "-dac_override,-dac_read_search"
+UNPRIVILEGED = ("setpriv", "--bounding-set", _DROPPED, "--inh-caps", _DROPPED, "--")
+SOMEBODY = 12345
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,12 @@ class Stage:
         with running(self.starter, self.folder, model, *flags, **options) as server:
             server.wait_until_failed()
             return server.text()
+
+
+def with_small_disk(size: str, folder: Path) -> tuple[str, ...]:
+    """The beginning of a command for which an existing folder is on a file system of this size, and for nobody else."""
+    mount = 'mount -t tmpfs -o "size=$1" small "$2" && shift 2 && exec "$@"'
+    return ("unshare", "--mount", "--propagation", "private", "sh", "-c", mount, "sh", size, str(folder))
 
 
 Provoke = Callable[[Stage], str]
@@ -117,8 +127,7 @@ def kv_cache_too_small(stage: Stage) -> str:
 
 @engine
 def shm_too_small(stage: Stage) -> str:
-    mount = 'mount -t tmpfs -o size=1m shm /dev/shm && exec "$@"'
-    wrapper = ("unshare", "--mount", "--propagation", "private", "sh", "-c", mount, "sh")
+    wrapper = with_small_disk("1m", Path("/dev/shm"))
     return stage.log_of(stage.model, EAGER, "--tensor-parallel-size", "2", wrapper=wrapper)
 
 
@@ -180,24 +189,18 @@ def missing_directory(stage: Stage) -> str:
 
 @engine
 def unreadable_model(stage: Stage) -> str:
-    """Root that may not read what is another user's, as in a container without these capabilities."""
     model = stage.copy()
     model.chmod(0o700)
-    for path in (model, *model.iterdir()):
-        os.chown(path, 12345, 12345)
-    dropped = "-dac_override,-dac_read_search"
-    wrapper = ("setpriv", "--bounding-set", dropped, "--inh-caps", dropped, "--")
-    return stage.log_of(model, EAGER, wrapper=wrapper)
+    os.chown(model, SOMEBODY, SOMEBODY)
+    return stage.log_of(model, EAGER, wrapper=UNPRIVILEGED)
 
 
 @engine
 def unreadable_shard(stage: Stage) -> str:
-    model = stage.copy()
-    (model / "model.safetensors").chmod(0o600)
-    os.chown(model / "model.safetensors", 12345, 12345)
-    dropped = "-dac_override,-dac_read_search"
-    wrapper = ("setpriv", "--bounding-set", dropped, "--inh-caps", dropped, "--")
-    return stage.log_of(model, EAGER, wrapper=wrapper)
+    shard = stage.copy() / "model.safetensors"
+    shard.chmod(0o600)
+    os.chown(shard, SOMEBODY, SOMEBODY)
+    return stage.log_of(shard.parent, EAGER, wrapper=UNPRIVILEGED)
 
 
 @engine
@@ -274,11 +277,10 @@ def quantization_package_missing(stage: Stage) -> str:
 
 @engine
 def disk_full(stage: Stage) -> str:
-    mount = 'mkdir -p full && mount -t tmpfs -o size=64k full full && exec "$@"'
-    wrapper = ("unshare", "--mount", "--propagation", "private", "sh", "-c", mount, "sh")
-    full = str(stage.folder / "full")
-    variables = {"VLLM_CACHE_ROOT": full, "TORCHINDUCTOR_CACHE_DIR": full, "HOME": full, "TMPDIR": full}
-    return stage.log_of(stage.model, wrapper=wrapper, variables=variables)
+    full = stage.folder / "full"
+    full.mkdir()
+    variables = dict.fromkeys(("VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "HOME", "TMPDIR"), str(full))
+    return stage.log_of(stage.model, wrapper=with_small_disk("64k", full), variables=variables)
 
 
 @engine
@@ -300,6 +302,7 @@ def no_ray(stage: Stage) -> str:
 
 
 def killed(stage: Stage, title: str, *flags: str) -> str:
+    """The log of a server that has answered, of which then a process with this title is killed."""
     with running(stage.starter, stage.folder, stage.model, EAGER, *flags) as server:
         server.wait_until_ready()
         body = {"model": str(stage.model), "prompt": "In the beginning", "max_tokens": 4}
