@@ -131,7 +131,7 @@ def ab(
 
     console.end_like_ctrl_c()
     if resume is not None:
-        _resume(resume, request_timeout, pin, as_json)
+        _resume(resume, as_json)
         return
     metric_called(metric)
     levels = options.levels_of(concurrency, rate, burstiness)
@@ -264,6 +264,8 @@ def _measure(
             settings = {
                 **asked.document(),
                 "design": asdict(design),
+                "request_timeout": timeout,
+                "pin": pin,
                 "original_release": None if variants is None else variants.original,
             }
             file = stack.enter_context(ResultFile.create(path, "ab", environment_of(driver, targets), settings))
@@ -277,7 +279,7 @@ def _measure(
             run_ab(driver, design, lambda arm: (variants.to(arm), True), file, console.progress)
 
 
-def _resume(name: Path, timeout: float, pin: bool, as_json: bool) -> None:
+def _resume(name: Path, as_json: bool) -> None:
     from onecat.experiments.ab import Design
     from onecat.experiments.places import find_result
     from onecat.experiments.records import Arrivals, Workload
@@ -297,7 +299,7 @@ def _resume(name: Path, timeout: float, pin: bool, as_json: bool) -> None:
         None if variants is None else {arm: variant_from(each) for arm, each in variants.items()},
     )
     with _open(asked) as targets:
-        _measure(targets, asked, design, path, experiment, timeout, pin)
+        _measure(targets, asked, design, path, experiment, *options.sending_as_before(settings))
     _show(path, as_json)
 
 

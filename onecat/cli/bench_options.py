@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -151,6 +151,12 @@ def wanted_from(document: dict[str, Any]) -> Wanted:
     """What `Wanted.document` made this from."""
     paths: dict[str, Any] = {name: Path(document[name]) for name in ("config", "key_file") if name in document}
     return Wanted(**{**document, **paths, "hosts": tuple(document.get("hosts", ()))})
+
+
+def sending_as_before(settings: Mapping[str, Any]) -> tuple[float, bool]:
+    """How an experiment that goes on sends its requests: the seconds after which one has timed out, and whether what
+    sends them has cores of its own. Blocks before and after must not differ in these."""
+    return float(settings.get("request_timeout", 600.0)), bool(settings.get("pin", True))
 
 
 @contextlib.contextmanager

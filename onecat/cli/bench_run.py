@@ -120,7 +120,11 @@ def run(
         with open_driver_named(driver_name, target, request_seconds=request_timeout, pin=pin) as driver:
             console.progress(driver.describe()["pinning"])
             environment = environment_of(driver, {"": target})
-            settings = {"target": wanted.document(), "design": design_document(design)}
+            settings = {
+                "target": wanted.document(),
+                "design": design_document(design),
+                "request_timeout": request_timeout,
+            }
             with ResultFile.create(path, "run", environment, settings, objectives) as results:
                 try:
                     run_design(driver, target.endpoint, design, results, console.progress)

@@ -86,7 +86,8 @@ def soak(
     if resume is not None:
         path = find_result(str(resume))
         file = ResultFile.open_to_resume(path)
-        wanted, design, request_timeout, driver_name = _settings(file, path)
+        wanted, design, driver_name = _settings(file, path)
+        request_timeout, pin = options.sending_as_before(file.experiment.settings)
     try:
         with options.open_bench_target(wanted) as target:
             if file is not None:
@@ -122,6 +123,7 @@ def soak(
                         "target": wanted.document(),
                         "design": design_document(design),
                         "request_timeout": request_timeout,
+                        "pin": pin,
                         "driver": driver_name,
                     }
                     file = ResultFile.create(path, "soak", environment_of(driver, {"": target}), settings)
@@ -155,7 +157,7 @@ def _measure(driver: Any, target: Target, design: Design, file: ResultFile, path
     return verdict, cut
 
 
-def _settings(file: ResultFile, path: Path) -> tuple[options.Wanted, Design, float, str]:
+def _settings(file: ResultFile, path: Path) -> tuple[options.Wanted, Design, str]:
     from onecat.experiments.soak import design_from
 
     try:
@@ -165,7 +167,6 @@ def _settings(file: ResultFile, path: Path) -> tuple[options.Wanted, Design, flo
         return (
             options.wanted_from(settings["target"]),
             design_from(settings["design"]),
-            float(settings["request_timeout"]),
             str(settings.get("driver", "engine")),
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -115,7 +115,7 @@ def sweep(
     if written is not None:
         written.check()
     if resume is not None:
-        _resume(resume, request_timeout, pin, written, as_json)
+        _resume(resume, written, as_json)
         return
     metric_called(metric)
     knobs = _knobs(over)
@@ -182,6 +182,8 @@ def _measure(
             settings = {
                 "target": wanted.document(),
                 "design": asdict(design),
+                "request_timeout": timeout,
+                "pin": pin,
                 "original_release": variants.original,
             }
             arms = {"": variants.targets[REFERENCE]}
@@ -201,7 +203,7 @@ def _measure(
             )
 
 
-def _resume(name: Path, timeout: float, pin: bool, written: Output | None, as_json: bool) -> None:
+def _resume(name: Path, written: Output | None, as_json: bool) -> None:
     from onecat.experiments.places import find_result
     from onecat.experiments.sweep import design_from
 
@@ -211,6 +213,7 @@ def _resume(name: Path, timeout: float, pin: bool, written: Output | None, as_js
         raise OnecatError(f"this is no sweep, but of kind {experiment.kind}", where=str(path))
     wanted = options.wanted_from(experiment.settings["target"])
     with options.open_bench_target(wanted) as target:
+        timeout, pin = options.sending_as_before(experiment.settings)
         _measure(target, wanted, design_from(experiment.settings["design"]), path, experiment, timeout, pin)
     _show(path, written, as_json)
 

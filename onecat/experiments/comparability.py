@@ -176,6 +176,17 @@ def _arms(experiment: Experiment) -> Iterable[Mapping[str, Any]]:
     return experiment.environment.arms.values()
 
 
+def _time_limit(experiment: Experiment) -> str:
+    """Of files that tell it; empty else."""
+    seconds = experiment.settings.get("request_timeout")
+    return f"{seconds:g} s" if isinstance(seconds, int | float) else ""
+
+
+def _cores_of_load(experiment: Experiment) -> str:
+    pinned = experiment.environment.driver.get("pinned")
+    return "" if pinned is None else "its own, or the last of many" if pinned else "any"
+
+
 def _load_driver(experiment: Experiment) -> str:
     driver = experiment.environment.driver
     return " ".join(str(driver[key]) for key in ("name", "version") if driver.get(key)) or MISSING
@@ -242,6 +253,13 @@ ASPECTS: tuple[Aspect, ...] = (
         "matters",
         lambda experiment: _shown(experiment.environment.driver.get("where")),
         "a network on the way adds to each latency",
+    ),
+    Aspect("cores of the load driver", "matters", _cores_of_load, "where it shares the server's, both are slower"),
+    Aspect(
+        "time limit of a request",
+        "matters",
+        _time_limit,
+        "what takes longer is no slow answer, but an error",
     ),
     Aspect("warm-up", "matters", _warm_up, "the first requests of a server are slow"),
     Aspect("engine", "compared", _of_arms("engine")),

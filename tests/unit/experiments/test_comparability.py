@@ -36,7 +36,7 @@ def with_driver(experiment: Experiment, **changed: Any) -> Experiment:
     return replace(experiment, environment=replace(experiment.environment, driver=driver))
 
 
-RUN = a_run(requests=10)
+RUN = with_driver(replace(a_run(requests=10), settings={"request_timeout": 600.0}), pinned=True)
 
 MATTERING = [
     ("API", with_workload(RUN, chat=True)),
@@ -53,6 +53,8 @@ MATTERING = [
     ("load driver", with_driver(RUN, version="0.28.0")),
     ("load driver", with_driver(RUN, name="aiperf")),
     ("where the load comes from", with_driver(RUN, where="desk")),
+    ("cores of the load driver", with_driver(RUN, pinned=False)),
+    ("time limit of a request", replace(RUN, settings={"request_timeout": 60.0})),
     ("warm-up", replace(RUN, blocks=RUN.blocks[1:])),
 ]
 
