@@ -94,7 +94,8 @@ class Outcome:
         """The verdict in words."""
         failed = self.sent - self.answered
         asked = f"{self.concurrency} at once for {self.lasted:.0f} s: {self.sent} sent, {failed} failed"
-        slow = "" if self.p99 is None else f", P99 {self.p99:.2f} s"
+        whose = " of the answered" if failed else ""
+        slow = "" if self.p99 is None else f", P99{whose} {self.p99:.2f} s"
         if self.calm is None:
             after = "; how long recovery takes is not known: no calm request was answered"
         elif self.recovery_seconds is None:

@@ -114,9 +114,19 @@ def latency_tables(series: Sequence[Series]) -> tuple[Table, ...]:
     lacks = any(
         each.value is not None and not each.interval for one in tables for row in one.rows for each in row.cells
     )
-    if lacks:
-        tables[-1] = replace(tables[-1], notes=(_why_no_interval(series),))
+    notes = [*([_why_no_interval(series)] if lacks else []), *_left_out(series)]
+    if tables:
+        tables[-1] = replace(tables[-1], notes=tuple(notes))
     return tuple(tables)
+
+
+def _left_out(series: Sequence[Series]) -> Iterator[str]:
+    """Requests that timed out are the slowest of all, and have no latency: whoever reads a P99 must know of them."""
+    number = sum(each.summary.errors.get("timed-out", 0) for each in series)
+    sent = sum(each.summary.requests for each in series)
+    if number:
+        told = "1 request" if number == 1 else f"{number} requests"
+        yield f"Of answered requests only: {told} of {sent} timed out, so the slowest took longer than is told here."
 
 
 def _why_no_interval(series: Sequence[Series]) -> str:

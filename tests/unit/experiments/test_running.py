@@ -72,7 +72,7 @@ def test_the_verdict_on_a_burst() -> None:
     requests = [request(number / 10, 1.0) for number in range(48)] + [request(1, 60, "timed-out")] * 2
     found = outcome(design, Calm(40, 1, 0.5, 1.5), block(*requests), 5.0, 1.2, 3.5, 3.6, ran_out=False)
     assert (found.sent, found.answered, found.timed_out, found.errors) == (50, 48, 2, {"timed-out": 2})
-    assert found.sentence == "10 at once for 5 s: 50 sent, 2 failed, P99 1.00 s; as before after 3.5 s"
+    assert found.sentence == "10 at once for 5 s: 50 sent, 2 failed, P99 of the answered 1.00 s; as before after 3.5 s"
     assert found.document()["verdict"] == "recovered"
     never = outcome(design, Calm(40, 1, 0.5, 1.5), block(*requests), 5.0, 1.2, None, 120.0, ran_out=False)
     assert never.document()["verdict"] == "not-recovered"
