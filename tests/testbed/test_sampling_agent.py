@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from onecat.hosts import LocalMachine
+from onecat.probe.agent.sampling import gpus
 from onecat.probe.sampling import SamplingOptions, local_sampling_argv, sampling_argv, sampling_program
 from tests.testbed.nvml import library as nvml
 from tests.testbed.nvml.library import FakeNvml, Host
@@ -132,6 +133,67 @@ def test_a_card_whose_call_hangs_holds_nobody_up(fake_nvml: Callable[[Host], Fak
         assert time.monotonic() - begun < 5
     for sample in samples:
         assert sample["gpus"][0]["error"].startswith("no answer") and sample["gpus"][1]["name"]
+
+
+def test_a_driver_that_hangs_holds_nobody_up(fake_nvml: Callable[[Host], FakeNvml]) -> None:
+    def hangs(host: Host) -> None:
+        host["hang"] = ["nvmlInit"]
+
+    fake = fake_nvml(nvml.changed("v100x2", hangs))
+    with answering(METRICS.encode()) as url, agent(fake, SamplingOptions(interval=0.3, metrics_url=url)) as lines:
+        next(lines)
+        begun = time.monotonic()
+        samples = [next(lines) for _ in range(3)]
+        assert time.monotonic() - begun < 5
+    for sample in samples:
+        assert "gpus" not in sample and "text" in sample["engine"]
+        assert sample["notes"]["nvml"].startswith("NVML has not answered for ")
+
+
+def test_a_count_that_hangs_is_ended_and_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "AGAIN_SECONDS", 1.0)
+    monkeypatch.setattr(gpus, "counted", lambda: time.sleep(60))
+    found = gpus.Gpus(True)  # type: ignore[no-untyped-call]
+
+    def says(words: str) -> bool:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            found.ask()  # type: ignore[no-untyped-call]
+            if found.answers(time.monotonic() + 0.1) == (None, words):  # type: ignore[no-untyped-call]
+                return True
+        return False
+
+    assert says("NVML did not answer within 1 s")
+    monkeypatch.setattr(gpus, "counted", lambda: {"why": "the driver lists no GPU"})
+    assert says("the driver lists no GPU")
+    found.close()  # type: ignore[no-untyped-call]
+
+
+def test_a_process_that_cannot_be_killed_gets_no_company(freezer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stuck(index: int, questions: int, answers: int) -> None:
+        (freezer / "cgroup.procs").write_text(str(os.getpid()))
+        (freezer / "freezer.state").write_text("FROZEN")
+        time.sleep(9)
+        os._exit(0)
+
+    def children() -> set[str]:
+        return set(Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text().split())
+
+    monkeypatch.setattr(gpus, "serve", stuck)
+    monkeypatch.setattr(gpus, "AGAIN_SECONDS", 0.1)
+    before = children()
+    asked = gpus.Asked(0)  # type: ignore[no-untyped-call]
+    for _ in range(10):
+        asked.ask()  # type: ignore[no-untyped-call]
+        time.sleep(0.1)
+    assert len(children() - before) == 1
+    assert asked.told()["error"] == "no answer within 0.1 s"  # type: ignore[no-untyped-call]
+    (freezer / "freezer.state").write_text("THAWED")
+    deadline = time.monotonic() + 5
+    while children() & before != children() and time.monotonic() < deadline:
+        asked.has_ended()  # type: ignore[no-untyped-call]
+        time.sleep(0.02)
+    assert children() <= before
 
 
 def test_without_a_driver_the_host_is_sampled_all_the_same() -> None:

@@ -19,7 +19,8 @@ CORRECTED, UNCORRECTED, VOLATILE = 0, 1, 0
 SLOWDOWN_THRESHOLD = 1
 MEMORY_TEMPERATURE = 82
 AGAIN_SECONDS = 10.0
-"""After this time a GPU whose process hangs or has ended, or a driver that was not there, is tried again."""
+"""After this time a GPU whose process hangs or has ended, or a driver that was not there, is tried again; never before
+the process that hung has ended, for one that is stuck in the kernel cannot be killed and must not get company."""
 STAYS = ("name", "uuid", "pci_address")
 """What is asked once."""
 
@@ -30,20 +31,23 @@ class Gpus:
     def __init__(self, wanted):
         self.wanted = wanted
         self.askers = []  # type: list[Asked]
+        self.counting = None  # type: Counting | None
         self.why = None  # type: str | None
         self.tried = None  # type: float | None
 
     def ask(self):
         """Let every GPU's process begin."""
-        if self.wanted and not self.askers and (self.tried is None or time.monotonic() - self.tried > AGAIN_SECONDS):
+        is_idle = self.wanted and not self.askers and self.counting is None
+        if is_idle and (self.tried is None or time.monotonic() - self.tried > AGAIN_SECONDS):
             self.tried = time.monotonic()
-            count, self.why = count_gpus()
-            self.askers = [Asked(index) for index in range(count)]
+            self.counting = Counting()
         for each in self.askers:
             each.ask()
 
     def answers(self, deadline):
         """What they answered, and why there are none; None instead of a list where that is not known."""
+        if self.counting is not None:
+            self.count(self.counting, deadline)
         if not self.askers:
             return None, self.why
         waiting = {each.reader: each for each in self.askers if each.is_asked}
@@ -56,36 +60,64 @@ class Gpus:
                     del waiting[reader]
         return [each.told() for each in self.askers], None
 
+    def count(self, counting, deadline):
+        """Begin to ask the GPUs, when it is known how many there are."""
+        count, self.why = counting.answer(deadline)
+        if count is not None:
+            self.counting = None
+            self.askers = [Asked(index) for index in range(count)]
+            for each in self.askers:
+                each.ask()
+
     def pids(self):
         return {each.pid for each in self.askers if each.pid}
 
     def close(self):
         for each in self.askers:
             each.kill()
+        if self.counting is not None:
+            self.counting.kill()
 
 
-def count_gpus():
-    """How many GPUs there are, and why none. In a process of its own: loading a broken driver may hang as well."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        answer = {"why": "counting GPUs failed"}  # type: dict[str, object]
-        try:
-            answer = counted()
-        finally:
-            os.write(writer, json.dumps(answer).encode())
-            os._exit(0)
-    os.close(writer)
-    try:
-        if not select.select([reader], [], [], AGAIN_SECONDS)[0]:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, os.WNOHANG)
-            return 0, f"NVML did not answer within {AGAIN_SECONDS:g} s"
-        answer = json.loads(os.read(reader, 65536).decode() or '{"why": "NVML ended the program"}')
-        os.waitpid(pid, 0)
-    finally:
-        os.close(reader)
-    return answer.get("count", 0), answer.get("why")
+class Counting:
+    """How many GPUs there are, in a process of its own: loading a broken driver may hang as well."""
+
+    def __init__(self):
+        self.since = time.monotonic()
+        self.is_killed = False
+        self.reader, writer = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            answer = {"why": "counting GPUs failed"}  # type: dict[str, object]
+            try:
+                close_streams()
+                answer = counted()
+            finally:
+                os.write(writer, json.dumps(answer).encode())
+                os._exit(0)
+        os.close(writer)
+
+    def answer(self, deadline):
+        """The number, and why there are none; None as long as its process has not ended."""
+        if not select.select([self.reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            waited = time.monotonic() - self.since
+            if waited > AGAIN_SECONDS and not self.is_killed:
+                self.is_killed = True
+                os.kill(self.pid, signal.SIGKILL)
+            return None, f"NVML has not answered for {waited:.0f} s"
+        told = os.read(self.reader, 65536).decode()
+        os.close(self.reader)
+        os.waitpid(self.pid, 0)
+        if not told:
+            return 0, f"NVML did not answer within {AGAIN_SECONDS:g} s" if self.is_killed else "NVML ended the program"
+        answer = json.loads(told)
+        return answer.get("count", 0), answer.get("why")
+
+    def kill(self):
+        """Give up on it. It is not waited for: one stuck in the kernel cannot be killed."""
+        os.close(self.reader)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, os.WNOHANG)
 
 
 def counted():
@@ -113,6 +145,7 @@ class Asked:
     def __init__(self, index):
         self.index = index
         self.pid = 0
+        self.killed = 0
         self.is_asked = False
         self.since = 0.0
         self.buffer = b""
@@ -132,7 +165,7 @@ class Asked:
 
     def ask(self):
         self.answer = None
-        if not self.pid and time.monotonic() - self.since > AGAIN_SECONDS:
+        if not self.pid and time.monotonic() - self.since > AGAIN_SECONDS and self.has_ended():
             self.start()
         if self.pid and self.is_asked and time.monotonic() - self.since > AGAIN_SECONDS:
             self.failure = f"no answer within {AGAIN_SECONDS:g} s"
@@ -171,15 +204,27 @@ class Asked:
             os.close(self.writer)
             os.close(self.reader)
             os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, os.WNOHANG)
-            self.pid, self.is_asked, self.since = 0, False, time.monotonic()
+            self.killed, self.pid, self.is_asked, self.since = self.pid, 0, False, time.monotonic()
+            self.has_ended()
+
+    def has_ended(self):
+        """Whether the process that was killed is gone."""
+        if self.killed and os.waitpid(self.killed, os.WNOHANG)[0]:
+            self.killed = 0
+        return not self.killed
+
+
+def close_streams():
+    """Let nobody wait for this process, whose connection may end before it does."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
 
 
 def serve(index, questions, answers):
     """The life of a GPU's process: answers each question with a line of JSON; never returns."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(nowhere, stream)
+    close_streams()
     # Only its owner may wait for its end, and it for its owner's.
     for low, high in zip((3, *sorted((questions + 1, answers + 1))), (*sorted((questions, answers)), 1024)):  # noqa: B905
         os.closerange(low, high)
