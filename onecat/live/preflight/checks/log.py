@@ -28,7 +28,7 @@ def log(look: Look) -> Iterator[Verdict]:
     or a warning, and other lines of level ERROR."""
     seen = look.of(LogSeen)
     show = f"onecat logs {look.name}{look.host_option} --lines 1000"
-    known = [each for each in seen.diagnoses if each.severity != "info"]
+    known = [each for each in seen.diagnoses if each.standing == "cause"]
     for each in known:
         yield Verdict(
             "fail" if each.severity == "fail" and each.confidence == "high" else "warn",
@@ -46,5 +46,5 @@ def log(look: Look) -> Iterator[Verdict]:
             fix=(show,),
         )
     if not known and not seen.unexplained:
-        harmless = tuple(f"harmless: {each.cause}" for each in seen.diagnoses)
+        harmless = tuple(f"harmless: {each.cause}" for each in seen.diagnoses if each.standing == "harmless")
         yield Verdict("pass", f"{seen.lines:,} lines tell of no fault", evidence=harmless)

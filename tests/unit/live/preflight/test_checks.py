@@ -24,7 +24,7 @@ from onecat.live.preflight.observing.choices import Chosen
 from onecat.live.preflight.observing.health import Health
 from onecat.live.preflight.observing.host import HostSeen
 from onecat.live.preflight.observing.load import LoadSeen, input_tokens, most_seconds
-from onecat.live.preflight.observing.log import LogSeen
+from onecat.live.preflight.observing.log import LogSeen, seen_in
 from onecat.live.preflight.observing.model import ModelSeen
 from onecat.live.preflight.observing.nginx import Access, Certificate, NginxHealth, Stream, Streams
 from onecat.live.preflight.observing.service import Keeper, WayBack
@@ -308,3 +308,21 @@ def test_limits_come_from_onecat_yaml_and_are_changed_by_options() -> None:
     with pytest.raises(OnecatError, match="preflight.concurrent is 0"):
         limits_of(DEPLOYMENT, {"concurrent": 0})
     assert Options(limits={}).quick is False
+
+
+def test_lines_of_level_error_that_are_known_as_harmless_are_no_fault() -> None:
+    known = "ERROR 11-30 17:00:00 [serving.py:1] jinja2.exceptions.TemplateError: Conversation roles must alternate"
+    passed = one("log", seen_in([known]))
+    assert (passed.status, passed.title) == ("pass", "1 lines tell of no fault")
+    assert passed.evidence[0].startswith("harmless: ")
+    strange = one("log", seen_in([known, "ERROR 11-30 17:00:01 [core.py:9] the flux is out of phase"]))
+    assert (strange.status, strange.title) == ("warn", "1 line of level ERROR that onecat knows no cause of")
+    assert strange.evidence == ("line 2: ERROR 11-30 17:00:01 [core.py:9] the flux is out of phase",)
+
+
+def test_what_an_earlier_start_failed_by_is_no_fault_of_the_one_that_serves() -> None:
+    start = "INFO 11-30 17:00:00 [api_server.py:1] vLLM API server version 0.27.1"
+    fault = "ERROR 11-30 17:00:01 [core.py:9] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.25 GiB."
+    ready = "INFO:     Application startup complete."
+    assert one("log", seen_in([start, fault, start, ready])).status == "pass"
+    assert one("log", seen_in([start, fault])).status == "fail"
