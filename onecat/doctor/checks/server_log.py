@@ -28,7 +28,7 @@ def serving_log(context: Context) -> Iterator[Verdict]:
             yield Verdict("pass", f"{log.name} tells of no fault that onecat knows", log.name)
         for cause in causes:
             yield Verdict(
-                "fail" if cause.confidence == "high" else "warn",
+                "fail" if cause.severity == "fail" and cause.confidence == "high" else "warn",
                 cause.cause,
                 log.name,
                 tuple(f"line {each.line}: {each.text}" for each in cause.evidence),

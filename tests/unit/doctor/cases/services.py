@@ -102,5 +102,11 @@ CASES: list[Case] = [
         "holds no code",
         log("RuntimeError: CUDA error: no kernel image is available for execution on the device"),
     ),
+    case(
+        "serving.log",
+        "warn",
+        "larger than client_max_body_size",
+        log("2026/11/29 17:00:00 [error] 31#31: *9 client intended to send too large body: 157286400 bytes"),
+    ),
     case("serving.log", "skip", "no log of a server", KNOWN),
 ]
