@@ -15,10 +15,12 @@ from onecat.cli.machines import HostOption
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from rich.console import Console
 
     from onecat.hosts import Desk, Machine
-    from onecat.live.top import Feed, HostView
+    from onecat.live.top import Feed, Histories, HostView
     from onecat.observe.metrics import Sample
 
 LOOK_SECONDS = 0.2
@@ -278,12 +280,18 @@ def _print(
         elif not once:
             print(sample_line(view), flush=True)
     if once and not as_json:
-        from datetime import datetime
-
         from onecat.cli.console import draws_blocks
 
         screen = Screen(title, interval, min(console.width, 120), 10_000, blocks=draws_blocks(), keys=False)
-        console.print(top_view(histories.views(), histories.missing(), screen, datetime.now().astimezone()))
+        console.print(top_view(histories.views(), histories.missing(), screen, _moment(histories)))
+
+
+def _moment(histories: Histories) -> datetime:
+    """When the newest sample was taken, which of a recording is long ago."""
+    from datetime import datetime
+
+    newest = max((view.latest.time for view in histories.views()), default=time.time())
+    return datetime.fromtimestamp(newest).astimezone()
 
 
 def _live(
@@ -294,8 +302,6 @@ def _live(
     title: str,
     interval: float,
 ) -> None:
-    from datetime import datetime
-
     from rich.live import Live
 
     from onecat.cli.console import draws_blocks
@@ -306,7 +312,7 @@ def _live(
 
     def view() -> Any:
         screen = Screen(title, interval, console.width, console.height, blocks=blocks)
-        return top_view(histories.views(), histories.missing(), screen, datetime.now().astimezone())
+        return top_view(histories.views(), histories.missing(), screen, _moment(histories))
 
     with single_keys() as attended, Live(view(), console=console, screen=True, auto_refresh=False) as live:
         live.refresh()

@@ -15,6 +15,8 @@ from onecat.live.top.samples import SampleReader
 from onecat.observe.metrics import Sample, sample_from_json, sample_to_json
 
 TOP_SCHEMA = "onecat.top/1"
+_LATEST_SECONDS = 253_402_214_400.0
+"""Since 1970: the last day of the year 9999, up to which a moment has a date in every time zone."""
 
 
 def document_of(view: HostView, deployment: str | None) -> dict[str, Any]:
@@ -67,8 +69,9 @@ def replayed(path: Path) -> Iterator[tuple[Sample, str | None]]:
     Lines of the sampling agent itself are read too (tools/h200_run has it as one file for machines without onecat). A
     last line that was cut off is left out.
 
-    Raises OnecatError when the file cannot be read or is no recording.
+    Raises OnecatError when the file cannot be read, is no recording, or holds no sample.
     """
+    is_empty = True
     try:
         file = path.open(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -79,16 +82,26 @@ def replayed(path: Path) -> Iterator[tuple[Sample, str | None]]:
             if not line.strip():
                 continue
             try:
-                yield _read(json.loads(line), reader)
+                found = _read(json.loads(line), reader)
+                if not 0 <= found[0].time < _LATEST_SECONDS:
+                    raise ValueError(f"its time {found[0].time:g} is no time of a sample")
             except ValueError as error:
                 if not line.endswith("\n"):
-                    return
+                    break
                 raise OnecatError(
                     "this is no recording",
                     expected=f"lines of JSON ({TOP_SCHEMA}), as onecat top --record FILE writes them",
                     where=f"{path}:{number}",
                     details=[str(error)],
                 ) from error
+            is_empty = False
+            yield found
+    if is_empty:
+        raise OnecatError(
+            "the recording holds no sample",
+            expected="lines that onecat top --record FILE has written",
+            where=str(path),
+        )
 
 
 def _read(document: Any, reader: SampleReader) -> tuple[Sample, str | None]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -78,6 +80,32 @@ def test_a_cut_off_last_line_is_left_out_and_others_are_not(tmp_path: Path) -> N
         path.write_text(text)
         with pytest.raises(OnecatError, match="no recording"):
             list(replayed(path))
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", '{"schema": "onecat.top/1", "sam'])
+def test_a_recording_without_a_sample_is_told_as_such(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "none.jsonl"
+    path.write_text(content)
+    with pytest.raises(OnecatError, match="holds no sample"):
+        list(replayed(path))
+
+
+@pytest.mark.parametrize("moment", ["1e15", "-1"])
+def test_a_time_that_no_clock_has_is_told_as_such(moment: str, tmp_path: Path) -> None:
+    path = tmp_path / "times.jsonl"
+    path.write_text(f'{{"schema": "onecat.top/1", "sample": {{"host": "a", "time": {moment}}}}}\n')
+    with pytest.raises(OnecatError, match="this is no recording"):
+        list(replayed(path))
+
+
+def test_a_replay_shows_when_its_samples_were_taken(samples: list[Sample], tmp_path: Path) -> None:
+    path = tmp_path / "old.jsonl"
+    histories = Histories()
+    with Recording(path) as recording:
+        recording.add(document_of(histories.add(replace(samples[0], time=1_700_000_000.0)), None))
+    argv = [str(Path(sys.executable).with_name("onecat")), "top", "--replay", str(path), "--once"]
+    shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert f"{datetime.fromtimestamp(1_700_000_000).astimezone():%H:%M:%S}" in shown.splitlines()[0]
 
 
 def test_lines_of_the_agent_itself_are_a_recording_too(tmp_path: Path) -> None:
