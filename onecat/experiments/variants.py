@@ -188,6 +188,16 @@ class VariantServers:
             self._digests[plan.model_directory] = checkpoint_digest(self._store.machine, plan.model_directory)
         known = {
             **serves.arm,
+            # Another release may have another profile, and an argument another layout, than what serves now.
+            "engine": plan.engine,
+            "engine_version": plan.engine_version,
+            "profile": request.profile.name,
+            "image": request.image or serves.arm.get("image"),
+            "layout": {
+                "tensor_parallel": plan.layout.tensor_parallel,
+                "pipeline_parallel": plan.layout.pipeline_parallel,
+                "replicas": plan.layout.replicas,
+            },
             "server_args": list(plan.server_args),
             "env": dict(plan.env),
             "model_directory": plan.model_directory,

@@ -55,6 +55,8 @@ def test_each_serves_in_its_turn_and_the_first_again_in_the_end(small: SmallDepl
     made = variants(small)
     assert made.targets["B"].endpoint.label == "demo, max-num-seqs=7"
     assert "B: --max-num-seqs 7" in made.differences
+    told = made.targets["B"].arm
+    assert (told["engine_version"], told["profile"], told["layout"]["tensor_parallel"]) == ("0.27.1", "cpu", 1)
     assert not has_flag(small)  # nothing was changed yet
     with made:
         numbers = []
