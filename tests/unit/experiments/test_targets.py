@@ -51,6 +51,17 @@ def test_a_strangers_server_is_refused_unless_it_is_asked_for_in_so_many_words(m
     assert target("http://192.0.2.7:8000", machine, allowed_hosts=["192.0.2.7"]).endpoint.label
 
 
+def test_loopback_is_the_own_of_whichever_machine_sends_the_load() -> None:
+    class Elsewhere:
+        is_local = False
+
+    for host in ("127.0.0.1", "::1", "localhost"):
+        check_own(host, Elsewhere())  # type: ignore[arg-type]
+    for host in ("192.0.2.7", "0.0.0.0"):  # noqa: S104 - not bound
+        with pytest.raises(OnecatError, match="is not this machine"):
+            check_own(host, Elsewhere())  # type: ignore[arg-type]
+
+
 def test_a_name_that_is_not_known(machine: LocalMachine) -> None:
     with pytest.raises(OnecatError) as refused:
         check_own("no-such-name.invalid", machine)
