@@ -205,6 +205,8 @@ def _stage(
     left = list(dict.fromkeys(points))
     gone: dict[str, str] = {}
     for place in range(_rounds(len(left))):
+        if not left:  # what serves would be measured alone
+            break
         seed = design.workload.seed + first_round + place
         # Up and down again in turn, so that no point is always measured first.
         order: list[Settings] = [(), *left]

@@ -107,6 +107,12 @@ def test_a_point_that_does_not_start_is_left_out(tmp_path: Path) -> None:
     assert "max-num-seqs=64: out of memory" in verdict["sentences"]
 
 
+def test_where_no_point_starts_what_serves_is_not_measured_again(tmp_path: Path) -> None:
+    bed = Bed(tmp_path / "r.jsonl", {}, broken=tuple(f"max-num-seqs={value}" for value in SEQS.values))
+    assert bed.run(design(SEQS)).best == ()
+    assert bed.starts.count(REFERENCE) == 1
+
+
 def test_the_reference_must_start(tmp_path: Path) -> None:
     with pytest.raises(OnecatError, match="out of memory"):
         Bed(tmp_path / "r.jsonl", {}, broken=(REFERENCE,)).run(design(SEQS))
