@@ -117,6 +117,9 @@ class EngineLoadDriver:
             answer = self._answer(None)
         except KeyboardInterrupt as interrupt:
             cut = self._cut_short()
+            if cut is None:
+                # It ends with its input: nothing may be sent while what served before is put back.
+                self._conversation.close_input()
             block = None if cut is None else made(cut)
             raise CutShort(block if block is not None and block.requests else None) from interrupt
         if "block" not in answer:
