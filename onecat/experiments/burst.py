@@ -11,9 +11,11 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from onecat.experiments.records import Arrivals, Block, Endpoint, Request, Workload
+from onecat.experiments.report import moment
 from onecat.experiments.running import WARM_UP_SEED, block_sentence, keeping_what_was_cut
 from onecat.observe.statistics import errors_by_kind, latencies
 
@@ -138,7 +140,8 @@ def run_burst(driver: LoadDriver, endpoint: Endpoint, design: Design, results: R
     owed = owed_seconds(burst, lasted)
     recovery, waited = None, owed
     if calm is not None:
-        recovery, waited = _await_recovery(keeper, design, calm, over - owed, report)
+        ended_at = moment(burst.started_at) + lasted
+        recovery, waited = _await_recovery(keeper, design, calm, over - owed, ended_at, report)
     return outcome(design, calm, burst, lasted, owed, recovery, waited, ran_out=ran_out)
 
 
@@ -206,9 +209,14 @@ def owed_seconds(burst: Block, ended: float) -> float:
 
 
 def _await_recovery(
-    keeper: _Keeper, design: Design, calm: Calm, ended: float, report: Report
+    keeper: _Keeper, design: Design, calm: Calm, ended: float, ended_at: float, report: Report
 ) -> tuple[float | None, float]:
-    """Single requests until one is as quick as calm ones were. ended: the end of the burst, by time.monotonic.
+    """Single requests until one is as quick as calm ones were.
+
+    Parameters:
+        ended: the end of the burst, by time.monotonic, for the longest wait: late by what the driver needs to tell of
+            the burst, seconds where that was large. ended_at: the same, in seconds since the epoch, by the clock that
+            the driver gives times by, so that only it tells when a request was sent.
 
     Returns the time from the end of the burst until that one was sent, or None, and how long was waited.
     """
@@ -223,16 +231,16 @@ def _await_recovery(
             block = keeper.driver.run(keeper.endpoint, probe, ONE_BY_ONE, number=keeper.number, arm=RECOVERY)
             arrived = time.monotonic()
             if block.requests:
-                # Between asking the driver and sending lies what it needs to prepare the request.
-                block = _moved(block, arrived - block.requests[0].end_to_end - ended)
+                block = _moved(block, moment(block.started_at) + block.requests[0].start - ended_at)
                 found.append(block)
                 if is_calm(block.requests[0], calm):
                     recovered = block.requests[0].start
             time.sleep(max(0.0, _PROBE_PAUSE - (arrived - sent)))
     finally:
         if found:
-            keeper.keep(_joined(found))
-    waited = time.monotonic() - ended
+            keeper.keep(_joined(found, ended_at))
+    answered = [each.start + each.end_to_end for block in found for each in block.requests]
+    waited = max(time.monotonic() - ended, *answered, 0.0)
     told = f"as before after {recovered:.1f} s" if recovered is not None else f"not as before after {waited:.0f} s"
     report(f"  {told}, {len(found)} single requests")
     return recovered, waited
@@ -287,12 +295,13 @@ def _moved(block: Block, start: float) -> Block:
     return replace(block, requests=tuple(replace(each, start=start) for each in block.requests))
 
 
-def _joined(blocks: Sequence[Block]) -> Block:
-    """Single requests as one block; their starts are seconds since the end of the burst."""
+def _joined(blocks: Sequence[Block], ended_at: float) -> Block:
+    """Single requests as one block, which begins with the end of the burst: their starts are seconds since then."""
     requests = tuple(replace(request, index=index) for index, block in enumerate(blocks) for request in block.requests)
     first, last = requests[0], requests[-1]
     return replace(
         blocks[0],
+        started_at=datetime.fromtimestamp(ended_at, timezone.utc).isoformat().replace("+00:00", "Z"),
         seconds=last.start + last.end_to_end - first.start,
         requests=requests,
         workload=replace(blocks[0].workload, requests=len(requests)),

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from onecat.experiments.burst import Calm, Design, calm_of, is_calm, outcome, owed_seconds, requests_for
-from onecat.experiments.records import Arrivals, Block, Request, Workload
+from onecat.experiments.burst import Calm, Design, calm_of, is_calm, outcome, owed_seconds, requests_for, run_burst
+from onecat.experiments.records import Arrivals, Block, Endpoint, Environment, Request, Workload
+from onecat.experiments.report import moment
+from onecat.experiments.results import ResultFile, read_experiment
 from onecat.experiments.running import Design as RunDesign
 from onecat.experiments.running import block_sentence, planned
+from tests.unit.experiments.simulated import SimulatedDriver
 
 
 def request(start: float, seconds: float, error: str | None = None) -> Request:
@@ -65,6 +73,34 @@ def test_a_single_request_is_calm_when_it_is_no_slower() -> None:
     assert is_calm(request(0, 0.1), calm)
     assert not is_calm(request(0, 2.1), calm)
     assert not is_calm(request(0, 0.1, "gateway"), calm)
+
+
+class Late(SimulatedDriver):
+    """It tells of the burst 20 s after the last answer, as one does that has a million tokens to count."""
+
+    clock = datetime(2026, 7, 28, 10, tzinfo=timezone.utc).timestamp()
+
+    def run(self, endpoint: Endpoint, workload: Workload, arrivals: Arrivals, **asked: Any) -> Block:
+        number = 4 if asked.get("stop_after") else workload.requests
+        sent = super().run(endpoint, replace(workload, requests=number), arrivals, **asked)
+        began, self.clock = self.clock, self.clock + sent.seconds + (20 if asked.get("stop_after") else 0)
+        return replace(sent, started_at=datetime.fromtimestamp(began, timezone.utc).isoformat())
+
+
+def test_recovery_counts_from_the_end_of_the_burst_by_the_clock_of_what_sends(tmp_path: Path) -> None:
+    design = Design(Workload(seed=3), concurrency=2, seconds=1.0, calm_requests=4, warm_up=0)
+    path = tmp_path / "burst.jsonl"
+    with ResultFile.create(path, "burst", Environment("0", "here", {}, {}), {}) as file:
+        found = run_burst(Late(lambda label: 1.0), Endpoint("chat", "http://x", "m"), design, file, lambda line: None)
+    calm, burst, recovery = read_experiment(path).blocks
+    assert (calm.arm, burst.arm, recovery.arm) == ("calm", "burst", "recovery")
+    over = moment(burst.started_at) + found.lasted
+    assert moment(recovery.started_at) == pytest.approx(over, abs=0.001)
+    first = recovery.requests[0].start
+    assert first == pytest.approx(burst.seconds + 20 - found.lasted, abs=0.01) and first > 20
+    assert found.recovery_seconds is not None
+    assert found.recovery_seconds == pytest.approx(recovery.requests[-1].start, abs=1e-5)
+    assert found.recovery_seconds < found.waited_seconds
 
 
 def test_the_verdict_on_a_burst() -> None:
