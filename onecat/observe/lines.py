@@ -73,7 +73,13 @@ _HEADS = tuple(
 _LONGEST_ACCESS = 64 << 10
 # What a client may write freely: https://nginx.org/en/docs/http/ngx_http_log_module.html#log_format
 _ACCESS = re.compile(r'"(?:GET|POST|PUT|PATCH|HEAD|DELETE|OPTIONS) (?P<path>[^"]{0,8000}) HTTP/[\d.]{1,3}"')
+# The combined format: a request that is none, as a scanner's, stands between the quotes as it came.
+_COMBINED = re.compile(
+    r'(?P<client>\S{1,60} - )(?P<user>.{1,200}?)(?P<time> \[\d\d/[A-Z][a-z]{2}/\d{4}:[\d:]{8} [+-]\d{4}\] ")'
+    r'(?P<request>[^"]{0,8000})(?=" \d{3} \d)'
+)
 _QUERY = re.compile(r"\?\S*")
+_QUOTED = re.compile(r'"[^"]{0,8000}"')
 _FREE_FIELD = re.compile(r'(?<=referrer: )"[^"]{0,8000}"')
 
 
@@ -122,8 +128,13 @@ def read_line(line: str, number: int = 0) -> LogLine:
     text = text[begin:]
     if "across cluster]" in text:
         text = _REPEATED.sub("", text)
-    if len(text) <= _LONGEST_ACCESS and "HTTP/" in text:
-        text = _without_clients_words(text)
+    if len(text) <= _LONGEST_ACCESS:
+        if '] "' in text and (match := _COMBINED.match(text)):
+            request = match["request"] if _ACCESS.fullmatch(f'"{match["request"]}"') else "..."
+            rest = _QUOTED.sub('"..."', text[match.end() + 1 :])
+            text = f'{match["client"]}-{match["time"]}{request}"{rest}'
+        if "HTTP/" in text:
+            text = _without_clients_words(text)
     return LogLine(
         text,
         bare,
@@ -193,5 +204,5 @@ def _without_clients_words(text: str) -> str:
     else:
         # Combined format: status, size, "referrer", "user agent", ...: what is quoted after the request.
         quote = rest.find('"')
-        rest = rest[: quote + 1] + re.sub(r'"[^"]{0,8000}"', '"..."', rest[quote + 1 :])
+        rest = rest[: quote + 1] + _QUOTED.sub('"..."', rest[quote + 1 :])
     return text[:begin] + path + rest

@@ -127,6 +127,22 @@ def test_a_wait_for_a_long_compilation_is_no_fault() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '192.0.2.7 - - [{time}] "GET /x?Segmentation%20fault HTTP/1.1" 200 1 "{words}" "{words}"',
+        '192.0.2.7 - {words} [{time}] "GET / HTTP/1.1" 200 1 "-" "-"',
+        '192.0.2.7 - - [{time}] "\\x16\\x03 {words}" 400 150 "-" "-"',
+        '192.0.2.7 - - [{time}] "PROPFIND / HTTP/1.1" 405 150 "-" "{words}"',
+    ],
+)
+def test_what_a_client_of_nginx_writes_is_no_fault(line: str) -> None:
+    text = line.format(time="29/Nov/2026:17:00:00 +0000", words="Segmentation fault: No space left on device")
+    assert diagnose([text], every=True) == ()
+    answered = '192.0.2.7 - key1 [29/Nov/2026:17:00:00 +0000] "POST /v1/completions HTTP/1.1" 502 157 "-" "curl/8.5.0"'
+    assert [each.signature for each in diagnose([answered])] == ["proxy.bad-gateway"]
+
+
 def test_the_engine_configuration_line_is_no_fault() -> None:
     assert (
         diagnose(["INFO Initializing a V1 LLM engine with config: model='m', trust_remote_code=True, dtype=bfloat16"])
