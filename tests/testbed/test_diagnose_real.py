@@ -1,7 +1,7 @@
 """Real failures of the real engine, nginx and Docker: each is diagnosed from the log that it left here and now.
 
 What is expected of each stands in tests/fixtures/logs/failures/expected.yaml, beside a kept copy of each log for the
-unit tests. `python tools/real_logs.py` writes these copies anew. About 120 s: servers start two at a time.
+unit tests. `python tools/real_logs.py failures` writes these copies anew. Servers start two at a time.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tests.testbed.real_logs.engine import engine_starter
 pytestmark = pytest.mark.engine
 
 # Those that take longest begin first.
-FIRST = ("disk-full", "no-compiler", "worker-killed", "engine-killed")
+FIRST = ("no-compiler", "disk-full")
 AT_ONCE = 2
 # Provoked only when logs are kept anew: each takes two processes that load vLLM, as a like one here does.
 SELDOM = {
-    "engine-killed", "header-too-large", "missing-weights", "quantization-package-missing",
-    "scales-not-in-the-configuration", "unreadable-shard",
+    "damaged-scales", "disk-full", "engine-killed", "header-too-large", "missing-shard", "missing-weights",
+    "quantization-package-missing", "scales-not-in-the-configuration", "unreadable-shard", "worker-killed",
 }  # fmt: skip
 PROVOKED = [name for name in failures.ENGINE if KEEP in os.environ or name not in SELDOM]
 
