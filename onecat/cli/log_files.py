@@ -11,6 +11,8 @@ from onecat.errors import OnecatError
 
 CHUNK_BYTES = 1 << 20
 STANDARD_INPUT = "-"
+_PROGRAMS = {"GzipFile": "zcat", "LZMAFile": "xzcat", "BZ2File": "bzcat"}
+"""What prints a compressed file, by the class that reads it."""
 # The first bytes of a compressed file: RFC 1952; https://tukaani.org/xz/xz-file-format.txt; bzip2; RFC 8878.
 _GZIP, _XZ, _BZIP2, _ZSTANDARD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"BZh", b"\x28\xb5\x2f\xfd"
 
@@ -46,11 +48,12 @@ def chunks_of(stream: IO[bytes], name: str) -> Iterator[bytes]:
         while chunk := read(CHUNK_BYTES):
             yield chunk
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        program = _PROGRAMS.get(type(stream).__name__)
         raise OnecatError(
             f"the log cannot be read to its end: {error}",
             where=name,
-            expected="a whole file; a compressed one that is still being written is not",
-            next_steps=[f"read what there is of it: zcat {name} | onecat diagnose -"],
+            expected="a whole file; a compressed one that is still being written is not" if program else None,
+            next_steps=[f"read what there is of it: {program} {name} | onecat diagnose -"] if program else [],
         ) from error
 
 
