@@ -1,6 +1,6 @@
 """`onecat bench ab` and `sweep` on a real vLLM: two servers that run, and a deployment that is started anew.
 
-bench/ab.py has the whole of what is held here to a few comparisons: 20 without a difference, with 10 pairs each.
+bench/ab.py has the whole of what is held here to a few comparisons: 20 without a difference, and half the slow-down.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.ab import DELAYS, SLOWER, Bed, bed
+from bench.ab import DELAYS, Bed, bed
 from onecat.experiments.results import read_experiment
 from onecat.images import NativeRuntime
 from onecat.resources import small_model
@@ -26,6 +26,8 @@ from tests.testbed.served import CONFIGURATION, Served
 SMALL_SERVER = Path(__file__).with_name("openai_server.py")
 pytestmark = pytest.mark.engine
 PAIRS = 8
+SLOWER = 0.1
+"""Twice what bench/ab.py plants: found with few pairs also where other tests have left a machine busy."""
 SHORT = ("--requests", "4", "--concurrency", "4", "--input-tokens", "16", "--output-tokens", "12", "--warm-up", "4")
 
 
@@ -54,7 +56,7 @@ def test_a_planted_slow_down_is_found(served: Served, tmp_path: Path) -> None:
         done = served.onecat("bench", "ab", "--resume", file, "--json", timeout=400).expect(0)
     verdict = done.json()["verdict"]
     assert (verdict["verdict"], verdict["pairs"]) == ("slower", PAIRS), verdict["sentence"]
-    assert -7 < verdict["faster_percent"] < -3
+    assert -13 < verdict["faster_percent"] < -6
     assert verdict["sentence"].startswith("B is slower by ")
     experiment = read_experiment(file)
     assert experiment.blocks[: len(begun)] == begun
