@@ -25,6 +25,7 @@ from onecat.cli.plain_values import take_plain_values
 from onecat.errors import OnecatError
 
 GLOBAL_OPTIONS = ("--debug", "--quiet", "-q")
+HELP = ("-h", "--help")
 
 
 class CommandList(TyperGroup):
@@ -45,7 +46,8 @@ def build_app(command: str | None = None) -> typer.Typer:
 
     Parameters:
         command: the one that will run; the others are then left out, which takes half the time. All are there where
-            no command has that name, so that what was typed is compared with all.
+            no command has that name, so that what was typed is compared with all. For an option of HELP they are only
+            listed.
     """
     app = typer.Typer(
         name="onecat",
@@ -53,7 +55,7 @@ def build_app(command: str | None = None) -> typer.Typer:
         invoke_without_command=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        context_settings={"help_option_names": list(HELP), "max_content_width": 100},
         help="Find what is wrong on a GPU host, build a vLLM that runs on it, start it behind nginx, and say why.",
     )
 
@@ -74,8 +76,24 @@ def build_app(command: str | None = None) -> typer.Typer:
     if alone not in modules or not _register(alone, app):
         for name in modules:
             _register(name, app)
+    if command in HELP:
+        _leave_names_only(app)
     _evaluate_annotations(app)
     return app
+
+
+def _leave_names_only(app: typer.Typer) -> None:
+    """Leave of each command what the list of commands shows: most of the time goes into their options."""
+    for command in app.registered_commands:
+        if command.help is not None:
+            command.callback = _nothing
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            group.typer_instance.registered_commands.clear()
+
+
+def _nothing() -> None:
+    """Stands for a command that is only listed."""
 
 
 def _register(module: str, app: typer.Typer) -> bool:

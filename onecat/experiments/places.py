@@ -54,7 +54,8 @@ def list_results(directory: Path | None = None) -> Listing:
             files.append(read_outline(path))
         except OnecatError as error:
             others.append((path, error.found))
-    files.sort(key=lambda each: each.experiment.started_at)
+    # What began in the same moment is told apart by what was written last.
+    files.sort(key=lambda each: (each.experiment.started_at, each.path.stat().st_mtime_ns))
     return Listing(folder, tuple(files), tuple(others))
 
 

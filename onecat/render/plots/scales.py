@@ -31,9 +31,15 @@ class Scale:
         return (at - low) / (high - low)
 
 
+_NOTHING = 1e-300
+"""Less is zero: a step of it has no digits that could be written."""
+
+
 def linear_scale(low: float, high: float, wanted: int = 5) -> Scale:
     """A scale from a half step at or below `low` to one at or above `high`, with about so many round ticks."""
-    if high <= low:
+    if max(abs(low), abs(high)) < _NOTHING:
+        low, high = 0.0, 1.0
+    elif high <= low:
         low, high = (low - abs(low) / 2, low + abs(low) / 2) if low else (0.0, 1.0)
     step = _round_step((high - low) / wanted)
     half = step / 2

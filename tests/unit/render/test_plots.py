@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from onecat.render.plots import (
@@ -38,6 +38,7 @@ LEFT, RIGHT, TOP, BOTTOM = 56.0, 460.0, 30.0, 254.0
 
 
 @settings(deadline=None)
+@example(0.0, 5e-324)
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
 def test_a_linear_scale_holds_its_values_with_round_ticks(one, other):
     low, high = sorted((one, other))
