@@ -13,6 +13,7 @@ import typer
 from onecat.cli import bench_options as options
 from onecat.cli import console
 from onecat.cli.machines import HostOption
+from onecat.cli.option_records import takes_records
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
@@ -35,10 +36,11 @@ EPILOG = (
 def add_to(group: typer.Typer) -> None:
     group.command(
         "ab", help="Compare A with B: 'faster by x %, 95 % interval', or 'no difference shown'.", epilog=EPILOG
-    )(ab)
+    )(takes_records(ab))
 
 
 def ab(
+    *,
     name: options.NameArgument = None,
     config: options.ConfigOption = None,
     hosts: HostOption = None,
@@ -90,14 +92,7 @@ def ab(
             "--warm-up", min=0, help="Requests after each start that do not count.  [default: as many as are at once]"
         ),
     ] = None,
-    prompts: options.PromptsOption = None,
-    sharegpt: options.ShareGptOption = None,
-    input_tokens: options.InputOption = None,
-    output_tokens: options.OutputOption = None,
-    range_ratio: options.RangeOption = 0.0,
-    chat: options.ChatOption = False,
-    stop_at_eos: options.EosOption = False,
-    seed: options.SeedOption = 0,
+    asked_requests: options.RequestOptions,
     direct: options.DirectOption = False,
     model: Annotated[str | None, typer.Option("--model", help="Served name of the model at --a and --b.")] = None,
     tokenizer: Annotated[
@@ -189,14 +184,7 @@ def ab(
     with _open(asked) as targets:
         longest = min((each.max_model_len for each in targets.values() if each.max_model_len), default=None)
         workload = options.workload_of(
-            prompts=prompts,
-            sharegpt=sharegpt,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            range_ratio=range_ratio,
-            chat=chat,
-            stop_at_eos=stop_at_eos,
-            seed=seed,
+            asked_requests,
             requests=requests or max(_LEAST_REQUESTS, _REQUESTS_EACH * at_once),
             longest=longest,
         )

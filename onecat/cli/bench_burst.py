@@ -9,13 +9,17 @@ import typer
 from onecat.cli import bench_options as options
 from onecat.cli import console
 from onecat.cli.machines import HostOption
+from onecat.cli.option_records import takes_records
 
 
 def add_to(group: typer.Typer) -> None:
-    group.command("burst", help="Many requests at once: P99, time-outs, errors, and how long recovery takes.")(burst)
+    group.command("burst", help="Many requests at once: P99, time-outs, errors, and how long recovery takes.")(
+        takes_records(burst)
+    )
 
 
 def burst(
+    *,
     name: options.NameArgument = None,
     config: options.ConfigOption = None,
     hosts: HostOption = None,
@@ -27,21 +31,8 @@ def burst(
     recovery: Annotated[
         str, typer.Option("--recovery", metavar="TIME", help="The longest that is waited for recovery.")
     ] = "2m",
-    prompts: options.PromptsOption = None,
-    sharegpt: options.ShareGptOption = None,
-    input_tokens: options.InputOption = None,
-    output_tokens: options.OutputOption = None,
-    range_ratio: options.RangeOption = 0.0,
-    chat: options.ChatOption = False,
-    stop_at_eos: options.EosOption = False,
-    seed: options.SeedOption = 0,
-    direct: options.DirectOption = False,
-    endpoint: options.EndpointOption = None,
-    model: options.ModelOption = None,
-    tokenizer: options.TokenizerOption = None,
-    key_file: options.KeyOption = None,
-    image: options.ImageOption = None,
-    foreign: options.ForeignOption = False,
+    asked_requests: options.RequestOptions,
+    server: options.ServerOptions,
     request_timeout: options.TimeoutOption = 60.0,
     pin: options.PinOption = True,
     driver_name: options.DriverOption = "engine",
@@ -50,9 +41,7 @@ def burst(
 ) -> None:
     seconds = options.seconds_of(lasting, "--for")
     recovery_seconds = options.seconds_of(recovery, "--recovery")
-    wanted = options.Wanted(
-        name, config, tuple(hosts or ()), endpoint, model, tokenizer, key_file, image, foreign, direct
-    )
+    wanted = options.wanted_server(name, config, hosts, server)
     from dataclasses import asdict
 
     from onecat.experiments.burst import Design, Outcome, run_burst
@@ -64,14 +53,7 @@ def burst(
     outcome: Outcome | None = None
     with options.open_bench_target(wanted) as target:
         workload = options.workload_of(
-            prompts=prompts,
-            sharegpt=sharegpt,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            range_ratio=range_ratio,
-            chat=chat,
-            stop_at_eos=stop_at_eos,
-            seed=seed,
+            asked_requests,
             requests=calm_requests,
             longest=target.max_model_len,
         )

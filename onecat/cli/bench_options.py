@@ -116,6 +116,33 @@ _SECONDS = {None: 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400
 
 
 @dataclass(frozen=True)
+class RequestOptions:
+    """Which requests are sent."""
+
+    prompts: PromptsOption = None
+    sharegpt: ShareGptOption = None
+    input_tokens: InputOption = None
+    output_tokens: OutputOption = None
+    range_ratio: RangeOption = 0.0
+    chat: ChatOption = False
+    stop_at_eos: EosOption = False
+    seed: SeedOption = 0
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Which server is loaded: the deployment's own, or one at an address."""
+
+    direct: DirectOption = False
+    endpoint: EndpointOption = None
+    model: ModelOption = None
+    tokenizer: TokenizerOption = None
+    key_file: KeyOption = None
+    image: ImageOption = None
+    foreign: ForeignOption = False
+
+
+@dataclass(frozen=True)
 class Wanted:
     """Which server is meant, as the options say."""
 
@@ -145,6 +172,11 @@ class Wanted:
             "direct": self.direct,
         }
         return {name: value for name, value in values.items() if value not in (None, [], False)}
+
+
+def wanted_server(name: str | None, config: Path | None, hosts: Sequence[str] | None, server: ServerOptions) -> Wanted:
+    """The server that is meant by a deployment's name, or by the options for one at an address."""
+    return Wanted(name, config, tuple(hosts or ()), **vars(server))
 
 
 def wanted_from(document: dict[str, Any]) -> Wanted:
@@ -256,40 +288,28 @@ def _sender(machine: Machine, image: str | None, tokenizer: str) -> NativeSender
     return NativeSender(str(markers[-1].parent / "bin" / "python"))
 
 
-def workload_of(
-    *,
-    prompts: Path | None,
-    sharegpt: Path | None,
-    input_tokens: int | None,
-    output_tokens: int | None,
-    range_ratio: float,
-    chat: bool,
-    stop_at_eos: bool,
-    seed: int,
-    requests: int,
-    longest: int | None,
-) -> Workload:
+def workload_of(asked: RequestOptions, *, requests: int, longest: int | None) -> Workload:
     """The requests that the options mean. longest: tokens of the server's longest request. Raises OnecatError."""
     from onecat.experiments.loads.arguments import prompts_file
     from onecat.experiments.loads.engine import digest_of, read_prompts
     from onecat.experiments.records import Workload
 
-    if prompts is not None and sharegpt is not None:
+    if asked.prompts is not None and asked.sharegpt is not None:
         raise OnecatError("both --prompts and --sharegpt are given", expected="one of them")
-    file = prompts or sharegpt
+    file = asked.prompts or asked.sharegpt
     if file is None:
-        asked_in, asked_out = input_tokens or _DEFAULT_INPUT, output_tokens or _DEFAULT_OUTPUT
-        _check_length(asked_in, asked_out, range_ratio, longest)
+        asked_in, asked_out = asked.input_tokens or _DEFAULT_INPUT, asked.output_tokens or _DEFAULT_OUTPUT
+        _check_length(asked_in, asked_out, asked.range_ratio, longest)
         return Workload(
             requests=requests,
             input_tokens=asked_in,
             output_tokens=asked_out,
-            range_ratio=range_ratio,
-            seed=seed,
-            ignore_eos=not stop_at_eos,
-            chat=chat,
+            range_ratio=asked.range_ratio,
+            seed=asked.seed,
+            ignore_eos=not asked.stop_at_eos,
+            chat=asked.chat,
         )
-    if input_tokens is not None or range_ratio:
+    if asked.input_tokens is not None or asked.range_ratio:
         raise OnecatError(
             "--input-tokens and --range-ratio are for random prompts, and a file of prompts is named",
             next_steps=["leave them out"],
@@ -297,15 +317,15 @@ def workload_of(
     path = str(file.expanduser().absolute())
     text = read_prompts(path)
     workload = Workload(
-        source="file" if prompts is not None else "sharegpt",
+        source="file" if asked.prompts is not None else "sharegpt",
         requests=requests,
         input_tokens=0,
-        output_tokens=output_tokens,
+        output_tokens=asked.output_tokens,
         path=path,
         digest=digest_of(text),
-        seed=seed,
-        ignore_eos=not stop_at_eos,
-        chat=chat,
+        seed=asked.seed,
+        ignore_eos=not asked.stop_at_eos,
+        chat=asked.chat,
     )
     prompts_file(text, workload, path)
     return workload

@@ -9,15 +9,19 @@ import typer
 from onecat.cli import bench_options as options
 from onecat.cli import console
 from onecat.cli.machines import HostOption
+from onecat.cli.option_records import takes_records
 
 _REQUESTS_EACH, _LEAST_REQUESTS, _RATE_SECONDS = 10, 50, 60.0
 
 
 def add_to(group: typer.Typer) -> None:
-    group.command("run", help="Measure a deployment under load: latencies, throughput, errors, with intervals.")(run)
+    group.command("run", help="Measure a deployment under load: latencies, throughput, errors, with intervals.")(
+        takes_records(run)
+    )
 
 
 def run(
+    *,
     name: options.NameArgument = None,
     config: options.ConfigOption = None,
     hosts: HostOption = None,
@@ -57,21 +61,8 @@ def run(
         ),
     ] = None,
     goodput: options.GoodputOption = None,
-    prompts: options.PromptsOption = None,
-    sharegpt: options.ShareGptOption = None,
-    input_tokens: options.InputOption = None,
-    output_tokens: options.OutputOption = None,
-    range_ratio: options.RangeOption = 0.0,
-    chat: options.ChatOption = False,
-    stop_at_eos: options.EosOption = False,
-    seed: options.SeedOption = 0,
-    direct: options.DirectOption = False,
-    endpoint: options.EndpointOption = None,
-    model: options.ModelOption = None,
-    tokenizer: options.TokenizerOption = None,
-    key_file: options.KeyOption = None,
-    image: options.ImageOption = None,
-    foreign: options.ForeignOption = False,
+    asked_requests: options.RequestOptions,
+    server: options.ServerOptions,
     request_timeout: options.TimeoutOption = 600.0,
     pin: options.PinOption = True,
     driver_name: options.DriverOption = "engine",
@@ -80,9 +71,7 @@ def run(
 ) -> None:
     levels = options.levels_of(concurrency, rate, burstiness)
     objectives = options.objectives_of(goodput)
-    wanted = options.Wanted(
-        name, config, tuple(hosts or ()), endpoint, model, tokenizer, key_file, image, foreign, direct
-    )
+    wanted = options.wanted_server(name, config, hosts, server)
     from onecat.experiments.results import ResultFile
     from onecat.experiments.running import Design, design_document, run_design
     from onecat.experiments.targets import environment_of, open_driver_named
@@ -97,14 +86,7 @@ def run(
     )
     with options.open_bench_target(wanted) as target:
         workload = options.workload_of(
-            prompts=prompts,
-            sharegpt=sharegpt,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            range_ratio=range_ratio,
-            chat=chat,
-            stop_at_eos=stop_at_eos,
-            seed=seed,
+            asked_requests,
             requests=number,
             longest=target.max_model_len,
         )

@@ -10,6 +10,7 @@ import typer
 from onecat.cli import bench_options as options
 from onecat.cli import console
 from onecat.cli.machines import HostOption
+from onecat.cli.option_records import takes_records
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
@@ -23,10 +24,13 @@ _BLOCK_SECONDS = 60.0
 
 
 def add_to(group: typer.Typer) -> None:
-    group.command("soak", help="Load for hours or days: memory growth, errors, restarts, and a verdict.")(soak)
+    group.command("soak", help="Load for hours or days: memory growth, errors, restarts, and a verdict.")(
+        takes_records(soak)
+    )
 
 
 def soak(
+    *,
     name: options.NameArgument = None,
     config: options.ConfigOption = None,
     hosts: HostOption = None,
@@ -49,21 +53,8 @@ def soak(
         Path | None,
         typer.Option("--resume", metavar="FILE", help="Go on with a soak that was cut off; its settings are kept."),
     ] = None,
-    prompts: options.PromptsOption = None,
-    sharegpt: options.ShareGptOption = None,
-    input_tokens: options.InputOption = None,
-    output_tokens: options.OutputOption = None,
-    range_ratio: options.RangeOption = 0.0,
-    chat: options.ChatOption = False,
-    stop_at_eos: options.EosOption = False,
-    seed: options.SeedOption = 0,
-    direct: options.DirectOption = False,
-    endpoint: options.EndpointOption = None,
-    model: options.ModelOption = None,
-    tokenizer: options.TokenizerOption = None,
-    key_file: options.KeyOption = None,
-    image: options.ImageOption = None,
-    foreign: options.ForeignOption = False,
+    asked_requests: options.RequestOptions,
+    server: options.ServerOptions,
     request_timeout: options.TimeoutOption = 300.0,
     pin: options.PinOption = True,
     driver_name: options.DriverOption = "engine",
@@ -71,9 +62,7 @@ def soak(
     as_json: options.JsonOption = False,
 ) -> None:
     seconds, sample_seconds = options.seconds_of(lasting, "--for"), options.seconds_of(sample, "--sample")
-    wanted = options.Wanted(
-        name, config, tuple(hosts or ()), endpoint, model, tokenizer, key_file, image, foreign, direct
-    )
+    wanted = options.wanted_server(name, config, hosts, server)
     from onecat.experiments.places import find_result
     from onecat.experiments.records import Arrivals
     from onecat.experiments.results import ResultFile
@@ -94,14 +83,7 @@ def soak(
                 _check_same_server(file, target)
             else:
                 workload = options.workload_of(
-                    prompts=prompts,
-                    sharegpt=sharegpt,
-                    input_tokens=input_tokens,
-                    output_tokens=output_tokens,
-                    range_ratio=range_ratio,
-                    chat=chat,
-                    stop_at_eos=stop_at_eos,
-                    seed=seed,
+                    asked_requests,
                     requests=1,
                     longest=target.max_model_len,
                 )

@@ -13,6 +13,7 @@ import typer
 from onecat.cli import bench_options as options
 from onecat.cli import console
 from onecat.cli.machines import HostOption
+from onecat.cli.option_records import takes_records
 from onecat.cli.outputs import ForceOption, Output
 from onecat.errors import ExitCode, OnecatError
 
@@ -35,10 +36,11 @@ _EXAMPLE = "onecat bench sweep NAME --over max-num-seqs=16,32,64"
 def add_to(group: typer.Typer) -> None:
     group.command(
         "sweep", help="Try values of server flags, and suggest a profile where some are really faster.", epilog=EPILOG
-    )(sweep)
+    )(takes_records(sweep))
 
 
 def sweep(
+    *,
     name: options.NameArgument = None,
     config: options.ConfigOption = None,
     hosts: HostOption = None,
@@ -84,14 +86,7 @@ def sweep(
             "--warm-up", min=0, help="Requests after each start that do not count.  [default: as many as are at once]"
         ),
     ] = None,
-    prompts: options.PromptsOption = None,
-    sharegpt: options.ShareGptOption = None,
-    input_tokens: options.InputOption = None,
-    output_tokens: options.OutputOption = None,
-    range_ratio: options.RangeOption = 0.0,
-    chat: options.ChatOption = False,
-    stop_at_eos: options.EosOption = False,
-    seed: options.SeedOption = 0,
+    asked_requests: options.RequestOptions,
     direct: options.DirectOption = False,
     request_timeout: options.TimeoutOption = 600.0,
     pin: options.PinOption = True,
@@ -126,14 +121,7 @@ def sweep(
     at_once = levels[0].concurrency or 1
     with options.open_bench_target(wanted) as target:
         workload = options.workload_of(
-            prompts=prompts,
-            sharegpt=sharegpt,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            range_ratio=range_ratio,
-            chat=chat,
-            stop_at_eos=stop_at_eos,
-            seed=seed,
+            asked_requests,
             requests=requests or max(_LEAST_REQUESTS, _REQUESTS_EACH * at_once),
             longest=target.max_model_len,
         )
