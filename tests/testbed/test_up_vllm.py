@@ -155,7 +155,7 @@ def test_a_start_that_vllm_refuses_tells_why_and_leaves_nothing(
     failed = with_engine("up", "--config", configuration, "--runtime", "native", timeout=300).expect(
         ExitCode.ROLLED_BACK
     )
-    assert "The model directory has no usable tokenizer" in failed.stderr
+    assert "The model directory has no tokenizer that this engine can read" in failed.stderr
     assert "Traceback" not in failed.stderr
     assert vllm_processes(port) == set()
     assert status(with_engine, configuration)["state"] == "failed"
