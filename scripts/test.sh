@@ -50,13 +50,18 @@ failed=
 .venv/bin/lint-imports --no-cache || failed="$failed lint-imports"
 if [ -n "$failed" ]; then say "failed before any test ran:$failed"; exit 1; fi
 
-# Unit tests share nothing, so each core runs some; those of the testbed share its daemons and go one by one.
+# Unit tests share nothing, so each core runs some. Those of the testbed share daemons (conftest.py there tells which
+# stay together) and wait more than they compute; those that measure come last, alone.
 units=0
 .venv/bin/python -m pytest -n auto --dist worksteal tests/unit || units=$?
 if [ $root = yes ]; then
     # A run that somebody ended is over; one with failures still tells what the testbed finds.
     [ $units -le 1 ] || exit $units
-    .venv/bin/python -m pytest tests/testbed || exit $?
+    testbed=0
+    .venv/bin/python -m pytest -n 2 --dist loadgroup -m 'not measures' tests/testbed || testbed=$?
+    [ $testbed -le 1 ] || exit $testbed
+    .venv/bin/python -m pytest -m measures tests/testbed || testbed=$?
+    [ $testbed -eq 0 ] || exit $testbed
     [ $units -eq 0 ] || say "the testbed's tests passed, but unit tests failed: see above"
     exit $units
 fi

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from tests.testbed.patched_runtime import PatchedRuntime
     from tests.testbed.served import Served
 
+_SHARED = ("docker_daemon", "served")
+
 
 def pytest_sessionstart() -> None:
     """A polite kill cleans up like Ctrl-C does."""
@@ -59,11 +61,16 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this folder is a testbed test, whoever forgot to say so."""
+    """Everything in this folder is a testbed test, whoever forgot to say so.
+
+    Where several processes run the tests, those that share a service for the whole session run in one of them.
+    """
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.testbed)
+            shared = [name for name in _SHARED if name in getattr(item, "fixturenames", ())]
+            item.add_marker(pytest.mark.xdist_group(shared[0] if shared else item.path.stem))
 
 
 def need_root(what: str) -> None:

@@ -38,11 +38,13 @@ def proxies(served: Served, engine_runtime: NativeRuntime, tmp_path_factory: pyt
         yield made
 
 
+@pytest.mark.measures
 def test_a_server_compared_with_itself_shows_no_difference(proxies: Bed) -> None:
     rows = [proxies.compare(0.0, PAIRS) for _ in range(3)]
     assert all(row.is_right for row in rows), [row.line() for row in rows]
 
 
+@pytest.mark.measures
 def test_a_planted_slow_down_is_found(served: Served, tmp_path: Path) -> None:
     """As a person types it, with a Ctrl-C in between: what is whole is not measured twice."""
     target, file = ("127.0.0.1", served.port), tmp_path / "ab.jsonl"
@@ -137,6 +139,7 @@ def slow_and_fast(small: SmallDeployment, engine_runtime: NativeRuntime) -> Onec
 CHATS = ("--chat", "--requests", "8", "--concurrency", "4", "--input-tokens", "8", "--output-tokens", "6")
 
 
+@pytest.mark.measures
 def test_a_sweep_finds_the_better_value_and_suggests_a_profile(
     slow_and_fast: Onecat, small: SmallDeployment, tmp_path: Path
 ) -> None:

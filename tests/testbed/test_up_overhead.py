@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from bench.up_overhead import compare, told
 from tests.testbed.command import Onecat
 from tests.testbed.test_up_container import server_image
@@ -14,6 +16,7 @@ __all__ = ["server_image"]
 MOST_SECONDS = 6.0
 
 
+@pytest.mark.measures
 def test_up_takes_little_longer_than_the_same_container_by_hand(
     onecat_with_docker: Onecat, server_image: str, tmp_path: Path
 ) -> None:
