@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 def logs(
     name: Annotated[str | None, typer.Argument(help="Deployment name.", show_default=False)] = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="onecat.yaml that names it.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines as they come.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, and releases.")] = False,
     lines: Annotated[
         int | None,
         typer.Option("--lines", "-n", min=1, help="How many lines, of all hosts together; 100, with --since all."),
@@ -47,7 +47,7 @@ def logs(
         int | None, typer.Option("--release", help="Of this release; by default of the current one, and the canary.")
     ] = None,
     hosts: HostOption = None,
-    nginx: Annotated[bool, typer.Option("--nginx", help="Also the logs of onecat's own nginx before it.")] = False,
+    nginx: Annotated[bool, typer.Option("--nginx", help="Also the logs of the nginx before it.")] = False,
     diagnose: Annotated[
         bool, typer.Option("--diagnose/--no-diagnose", help="Say behind a line what it means, where that is known.")
     ] = True,
@@ -144,9 +144,9 @@ def _pattern(text: str, ignore_case: bool) -> Pattern:
 def _print(events: Iterable[Event], losses: _Losses, *, several_logs: bool) -> None:
     from rich.console import Console
 
-    from onecat.live.logs import Loss
+    from onecat.live.logs import LeftOut, Loss
     from onecat.render import columns
-    from onecat.render.logs import event_line, labels
+    from onecat.render.logs import event_line, labels, left_out_line
 
     screen = Console()
     colours = screen.color_system is not None and not screen.no_color
@@ -154,11 +154,15 @@ def _print(events: Iterable[Event], losses: _Losses, *, several_logs: bool) -> N
     known = labels((), told, several_logs)
     width = 0
     if isinstance(events, list):
-        known = labels((event.source for event in events if not isinstance(event, Loss)), told, several_logs)
+        told_sources = (event.source for event in events if not isinstance(event, Loss | LeftOut))
+        known = labels(told_sources, told, several_logs)
         width = max(map(columns.width, known.values()), default=0)
     for event in events:
         if isinstance(event, Loss):
             losses.add(event)
+            continue
+        if isinstance(event, LeftOut):
+            print(left_out_line(event), file=sys.stderr, flush=True)
             continue
         if event.source not in known:
             known = labels((*known, event.source), told, several_logs)

@@ -155,21 +155,26 @@ class ContainerServer:
             if container is not None:
                 text = container.logs(timestamps=True, tail=count).decode("utf-8", "replace")
                 return [line for part in text.splitlines() for line in part.split("\r")]
-        saved = self._machine.read(f"{self._directory}/{SAVED_LOG}") or b""
-        return saved.decode("utf-8", "replace").splitlines()[-count:]
+        return self._saved()[-count:]
 
-    def follow(self, count: int) -> Iterator[str]:
+    def lines(self, since: float | None = None) -> Iterator[str]:
         with translated(self._docker_host, self._spec()):
             container = self._find()
-            if container is None:
-                yield from self.last_lines(count)
+            if container is not None:
+                chosen = {} if since is None else {"since": since}
+                yield from _split(container.logs(timestamps=True, stream=True, follow=False, **chosen))
                 return
-            rest = b""
-            for data in container.logs(timestamps=True, tail=count, stream=True, follow=True):
-                *lines, rest = (rest + data).split(b"\n")
-                yield from (line.decode("utf-8", "replace").rstrip("\r") for line in lines)
-            if rest:
-                yield rest.decode("utf-8", "replace")
+        yield from self._saved()
+
+    def follow(self, count: int | None) -> Iterator[str]:
+        with translated(self._docker_host, self._spec()):
+            container = self._find()
+            if container is not None:
+                tail = "all" if count is None else count
+                yield from _split(container.logs(timestamps=True, tail=tail, stream=True, follow=True))
+                return
+        saved = self._saved()
+        yield from saved if count is None else saved[-count:]
 
     def execute(self, argv: Sequence[str]) -> tuple[int, str]:
         """Run a program in the running container to its end: exit code and what it wrote. Raises OnecatError."""
@@ -180,6 +185,11 @@ class ContainerServer:
                 raise OnecatError(f"container {spec.name} does not run", code=ExitCode.ROLLED_BACK)
             code, output = container.exec_run(list(argv))
         return int(code), output.decode("utf-8", "replace")
+
+    def _saved(self) -> list[str]:
+        """What was kept of the log of a container that is gone."""
+        saved = self._machine.read(f"{self._directory}/{SAVED_LOG}") or b""
+        return saved.decode("utf-8", "replace").splitlines()
 
     def _spec(self) -> ContainerSpec:
         return need_spec(self._machine, self._directory)
@@ -232,6 +242,16 @@ class ContainerServer:
         if not self._is_ours(container):
             raise name_taken(container.name, container.short_id, container.status)
         container.remove(force=True)
+
+
+def _split(parts: Iterable[bytes]) -> Iterator[str]:
+    """The lines of a stream of bytes."""
+    rest = b""
+    for data in parts:
+        *lines, rest = (rest + data).split(b"\n")
+        yield from (line.decode("utf-8", "replace").rstrip("\r") for line in lines)
+    if rest:
+        yield rest.decode("utf-8", "replace")
 
 
 def _give(machine: Machine, path: str, spec: ContainerSpec) -> None:

@@ -12,12 +12,13 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from onecat.deploy import processes, supervisor
 from onecat.deploy.server import Activity, Secret, ServerState
 from onecat.errors import ExitCode, OnecatError
 from onecat.files import read_json, write_json
+from onecat.hosts.followed_file import POLL_SECONDS, FollowedFile
 
 if TYPE_CHECKING:
     from onecat.config.schema import Restart
@@ -136,30 +137,42 @@ class NativeServer:
         return Activity(used.cpu_seconds, used.read_bytes, used.runnable)
 
     def last_lines(self, count: int) -> list[str]:
-        lines: deque[str] = deque(maxlen=count)
-        pieces = [self._log.with_name(f"{self._log.name}.{number}") for number in range(LOG_PIECES, 0, -1)]
-        for piece in (*pieces, self._log):
-            with contextlib.suppress(FileNotFoundError), piece.open(encoding="utf-8", errors="replace") as stream:
-                lines.extend(line.rstrip("\n") for line in stream)
-        return list(lines)
+        return list(deque(self.lines(), maxlen=count))
 
-    def follow(self, count: int) -> Iterator[str]:
-        yield from self.last_lines(count)
-        position = self._log.stat().st_size if self._log.exists() else 0
-        inode = self._log.stat().st_ino if self._log.exists() else None
-        rest = ""
-        while True:
-            ended = self.state().condition in (*_ENDED, "absent")
-            with contextlib.suppress(FileNotFoundError), self._log.open(encoding="utf-8", errors="replace") as stream:
-                if inode is not None and os.fstat(stream.fileno()).st_ino == inode:
-                    stream.seek(position)
-                inode = os.fstat(stream.fileno()).st_ino
-                *lines, rest = (rest + stream.read()).split("\n")
-                position = stream.tell()
-                yield from lines
-            if ended:
-                return
-            time.sleep(0.3)
+    def lines(self, since: float | None = None) -> Iterator[str]:
+        with contextlib.closing(FollowedFile(str(self._log))) as newest:
+            yield from self._kept(newest, since)
+            yield from map(_text, newest.rest())
+
+    def follow(self, count: int | None) -> Iterator[str]:
+        with contextlib.closing(FollowedFile(str(self._log))) as newest:
+            yield from deque(self._kept(newest), maxlen=count)
+            while True:
+                ended = self.state().condition in (*_ENDED, "absent")
+                while lines := newest.lines():
+                    yield from map(_text, lines)
+                if ended:
+                    yield from map(_text, newest.rest())
+                    return
+                time.sleep(POLL_SECONDS)
+
+    def _kept(self, newest: FollowedFile, since: float | None = None) -> Iterator[str]:
+        """The lines of all pieces, oldest first; the newest one has been opened and is read on by the caller."""
+        with contextlib.ExitStack() as opened:
+            pieces: dict[int, IO[bytes]] = {}
+            # From the newest on: what is rotated meanwhile is met again under its next name, and never missed.
+            for number in range(1, LOG_PIECES + 1):
+                with contextlib.suppress(FileNotFoundError):
+                    path = self._log.with_name(f"{self._log.name}.{number}")
+                    piece: IO[bytes] = opened.enter_context(path.open("rb"))
+                    found = os.fstat(piece.fileno())
+                    is_met = newest.identity == (found.st_dev, found.st_ino) or found.st_ino in pieces
+                    if not is_met and (since is None or found.st_mtime >= since):
+                        pieces[found.st_ino] = piece
+            for piece in reversed(pieces.values()):
+                yield from (_text(line.rstrip(b"\n")) for line in piece)
+        while lines := newest.lines():
+            yield from map(_text, lines)
 
     def _document(self) -> Any | None:
         path = self._directory / supervisor.STATE_FILE
@@ -189,6 +202,10 @@ class NativeServer:
         if server is not None and _session_is_ours(server):
             left.update(processes.session_members(server.pid))
         _kill(tuple(left))
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace")
 
 
 def _session_is_ours(server: processes.ProcessIdentity) -> bool:

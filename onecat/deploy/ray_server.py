@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import heapq
 import json
 import queue
 import secrets
@@ -146,7 +148,14 @@ class RayServer:
         # Each begins with its time, in one notation.
         return sorted(lines, key=lambda line: line.partition(" ")[0])[-count:]
 
-    def follow(self, count: int) -> Iterator[str]:
+    def lines(self, since: float | None = None) -> Iterator[str]:
+        told = [
+            map(functools.partial(self._told, index), server.lines(since)) for index, server in enumerate(self._servers)
+        ]
+        # Each begins with its time, in one notation.
+        yield from heapq.merge(*told, key=lambda line: line.partition(" ")[0])
+
+    def follow(self, count: int | None) -> Iterator[str]:
         lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
         def read(index: int, server: ContainerServer) -> None:

@@ -55,5 +55,11 @@ class Server(Protocol):
     def last_lines(self, count: int) -> list[str]:
         """The last lines of its log, with timestamps, oldest first."""
 
-    def follow(self, count: int) -> Iterator[str]:
-        """The last lines of its log and then new ones as they come, until it is gone for good."""
+    def lines(self, since: float | None = None) -> Iterator[str]:
+        """All of its log that is kept, as it is read, in bounded memory.
+
+        since: seconds since 1970; what was written before may be left out.
+        """
+
+    def follow(self, count: int | None) -> Iterator[str]:
+        """The last lines of its log (None: all) and then new ones as they come, until it is gone for good."""

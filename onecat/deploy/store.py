@@ -54,6 +54,11 @@ class DeploymentStore:
         found = (self.load(number) for number in self._numbers())
         return tuple(release for release in found if release is not None)
 
+    def releases_after(self, number: int) -> tuple[Release, ...]:
+        """Kept releases that are newer than release `number`, oldest first."""
+        found = (self.load(each) for each in self._numbers() if each > number)
+        return tuple(release for release in found if release is not None)
+
     def _numbers(self) -> list[int]:
         return sorted(int(name) for name in self.machine.names(self._releases) if name.isdigit())
 

@@ -324,9 +324,22 @@ class UnitServer:
         saved = self._machine.read(f"{self._directory}/{SAVED_LOG}") or b""
         return saved.decode("utf-8", "replace").splitlines()[-count:]
 
-    def follow(self, count: int) -> Iterator[str]:
-        entries = self._journal("--lines", str(count))
-        yield from (entry.text for entry in entries) if entries else self.last_lines(count)
+    def lines(self, since: float | None = None) -> Iterator[str]:
+        words = self._journal_argv(*(() if since is None else (f"--since=@{since:.6f}",)))
+        found, rest = False, b""
+        with self._root().start(words) as talk:
+            while data := talk.receive():
+                *lines, rest = (rest + data).split(b"\n")
+                for entry in parse_journal(b"\n".join(lines).decode("utf-8", "replace")):
+                    found = True
+                    yield entry.text
+        if not found:
+            saved = self._machine.read(f"{self._directory}/{SAVED_LOG}") or b""
+            yield from saved.decode("utf-8", "replace").splitlines()
+
+    def follow(self, count: int | None) -> Iterator[str]:
+        entries = self._journal("--lines", "all" if count is None else str(count))
+        yield from (entry.text for entry in entries) if entries else self.last_lines(count or _SAVED_LINES)
         while True:
             gone = self.state().condition in ("absent", "stopped", "exited", "keeps-crashing")
             after = (f"--after-cursor={entries[-1].cursor}",) if entries else ()
@@ -392,9 +405,12 @@ class UnitServer:
 
     def _journal(self, *words: str) -> list[Entry]:
         """What the release's server has printed, and its gate."""
-        argv = ["journalctl", "--quiet", "--no-pager", "--output", "json", *words]
-        done = self._root().run([*argv, f"{units.RELEASE_FIELD}={self._identity}"])
+        done = self._root().run(self._journal_argv(*words))
         return parse_journal(done.stdout.decode("utf-8", "replace"))
+
+    def _journal_argv(self, *words: str) -> list[str]:
+        argv = ["journalctl", "--quiet", "--no-pager", "--output", "json", *words]
+        return [*argv, f"{units.RELEASE_FIELD}={self._identity}"]
 
     def _settings(self) -> dict[str, Any]:
         path = f"{self._directory}/{UNIT_FOLDER}/{_SETTINGS_FILE}"

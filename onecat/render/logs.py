@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from onecat.live.logs import Entry, Event, Finding, Loss, Source
+from onecat.live.logs import Entry, Event, Finding, LeftOut, Loss, Notice, Source
 from onecat.observe import Diagnosis, to_json
 from onecat.render import columns
 
@@ -29,13 +30,23 @@ _MARKS = {"fail": "cause", "warn": "warning", "info": "harmless"}
 
 def labels(sources: Iterable[Source], several_hosts: bool, several_logs: bool = False) -> Mapping[Source, str]:
     """What stands before the lines of each source: its host where there are several, its log where a host has
-    several, or may have (`several_logs`)."""
+    several, or may have (`several_logs`), and its release where several have one."""
     known = list(dict.fromkeys(sources))
     telling = {each.host for each in known if several_logs or sum(other.host == each.host for other in known) > 1}
-    return {each: " ".join([each.host] * several_hosts + [each.stream] * (each.host in telling)) for each in known}
+    releases = Counter(each.host for each in known if each.release is not None)
+
+    def told(each: Source) -> str:
+        words = [each.host] if several_hosts else []
+        if each.host in telling:
+            words.append(each.stream)
+        if each.release is not None and releases[each.host] > 1:
+            words.append(str(each.release))
+        return " ".join(words)
+
+    return {each: told(each) for each in known}
 
 
-def event_line(event: Entry | Finding, label: str, width: int = 0, *, colours: bool = False) -> str:
+def event_line(event: Entry | Finding | Notice, label: str, width: int = 0, *, colours: bool = False) -> str:
     """One line of output, without its end.
 
     Parameters:
@@ -46,6 +57,9 @@ def event_line(event: Entry | Finding, label: str, width: int = 0, *, colours: b
     """
     if isinstance(event, Finding):
         return _finding_line(event.diagnosis, label, colours)
+    if isinstance(event, Notice):
+        mark = f"onecat: {columns.harmless(label)}:" if label else "onecat:"
+        return f"{_styled(mark, _REVERSE if colours else '')} {columns.harmless(event.text)}"
     text = _clean(event.text)
     if not label and text.startswith("onecat: "):
         text = f"| {text}"
@@ -60,6 +74,15 @@ def loss_line(loss: Loss) -> str:
     """What is told on standard error of a host that is lost; the others go on."""
     found = getattr(loss.error, "found", None) or f"{type(loss.error).__name__}: {loss.error}"
     return f"onecat: {columns.harmless(loss.host)}: no more logs from this host: {columns.harmless(found)}"
+
+
+def left_out_line(left_out: LeftOut) -> str:
+    """What is told on standard error of lines that are too many."""
+    place = f"{columns.harmless(left_out.source.host)}, {left_out.source.stream}"
+    return (
+        f"onecat: {place}: {left_out.count} earlier lines are left out, the last {left_out.kept} are told; "
+        "choose with --since, --grep or -n"
+    )
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -77,6 +100,10 @@ def live_document(deployment: str | None, event: Event) -> dict[str, Any]:
         return {**head, "lines": [event.text], **_place(event.source), "time": _time(event.moment)}
     if isinstance(event, Finding):
         return {**head, **_place(event.source), "diagnosis": diagnosis_document(event.diagnosis)}
+    if isinstance(event, Notice):
+        return {**head, **_place(event.source), "notice": event.text}
+    if isinstance(event, LeftOut):
+        return {**head, **_place(event.source), "left_out": event.count}
     return {**head, "host": event.host, "lost": getattr(event.error, "found", str(event.error))}
 
 
@@ -84,17 +111,19 @@ def logs_document(deployment: str | None, events: Iterable[Event]) -> dict[str, 
     """What the logs hold (`onecat.logs/1`).
 
     lines: their text; entries: the same with their places; diagnoses: each with `after`, the number of lines before it;
-    lost: hosts that did not answer.
+    left_out: how many earlier lines of a log were too many; lost: hosts that did not answer.
     """
     entries: list[Entry] = []
-    diagnoses, lost = [], []
+    diagnoses, lost, left_out = [], [], []
     for event in events:
         if isinstance(event, Entry):
             entries.append(event)
         elif isinstance(event, Finding):
             document = diagnosis_document(event.diagnosis)
             diagnoses.append({"after": len(entries), **_place(event.source), "diagnosis": document})
-        else:
+        elif isinstance(event, LeftOut):
+            left_out.append({**_place(event.source), "lines": event.count})
+        elif isinstance(event, Loss):
             lost.append({"host": event.host, "found": getattr(event.error, "found", str(event.error))})
     return {
         "schema": SCHEMA,
@@ -102,6 +131,7 @@ def logs_document(deployment: str | None, events: Iterable[Event]) -> dict[str, 
         "lines": [entry.text for entry in entries],
         "entries": [{**_place(entry.source), "time": _time(entry.moment), "line": entry.text} for entry in entries],
         "diagnoses": diagnoses,
+        "left_out": left_out,
         "lost": lost,
     }
 

@@ -150,6 +150,19 @@ def test_a_failure_is_diagnosed_while_it_happens_in_json_too(small: SmallDeploym
         assert process.wait(20) == 0, "it ends with the server"
 
 
+def test_it_goes_on_with_the_next_release_and_says_so(small: SmallDeployment) -> None:
+    small.up()
+    with followed(small, "-n", "1") as process:
+        until(process, " ")
+        small.up("--max-num-seqs", "3")
+        seen = until(process, "the log of release 1 has ended")
+        assert any(line.startswith("onecat: server 2: release 2 ") for line in seen)
+        assert any(line.startswith("server 2 | ") for line in seen)
+        deploy.down(small.store)
+        assert "the log of release 2 has ended" in until(process, "release 2 has ended")[-1]
+        assert process.wait(20) == 0
+
+
 def test_a_host_that_cannot_be_reached_is_told_and_the_others_go_on(failing: SmallDeployment) -> None:
     for words in ((), ("-f",)):
         argv = ["--host", "local,nobody@127.0.0.1:1", *words]

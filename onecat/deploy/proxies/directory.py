@@ -57,12 +57,10 @@ class DirectoryNginx(ABC):
 
     # --- what they share ---
 
-    @property
     def access_log_path(self) -> str:
         """Where the site's access log (JSON) lies on the host."""
         return f"{self._directory}/{ACCESS_LOG}"
 
-    @property
     def error_log_path(self) -> str:
         """Where its error log lies on the host."""
         return f"{self._directory}/{ERROR_LOG}"

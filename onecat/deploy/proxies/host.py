@@ -138,6 +138,14 @@ class HostNginx:
         path = self._access_log(self._build(root))
         return root.run(["tail", "-n", str(count), path]).stdout.decode("utf-8", "replace").splitlines()
 
+    def access_log_path(self) -> str:
+        """See Proxy."""
+        return self._access_log(self._build(self._root()))
+
+    def error_log_path(self) -> str:
+        """See Proxy."""
+        return self._dump().error_log(self._build(self._root()))
+
     # --- what is where ---
 
     def _root(self) -> Machine:

@@ -57,3 +57,9 @@ class Proxy(Protocol):
 
     def access_lines(self, count: int) -> list[str]:
         """The last lines of the site's access log (JSON), oldest first."""
+
+    def access_log_path(self) -> str:
+        """Where the site's access log (JSON) lies on the host."""
+
+    def error_log_path(self) -> str:
+        """Where its error log lies on the host; of the host's nginx, that of all its sites."""

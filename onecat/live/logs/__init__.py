@@ -1,18 +1,20 @@
 """Logs of a deployment's parts on one host or several, in the order of time, with what they mean.
 
-In: the hosts' machines and what is wanted. Out: `Entry`, `Finding` and `Loss` records, as they come.
+In: the hosts' machines and what is wanted. Out: `Event` records, as they come.
 """
 
 from onecat.live.logs.history import read_logs
 from onecat.live.logs.live import follow_logs
 from onecat.live.logs.moments import parse_since
-from onecat.live.logs.records import Entry, Event, Finding, Loss, Source, Wanted
+from onecat.live.logs.records import Entry, Event, Finding, LeftOut, Loss, Notice, Source, Wanted
 
 __all__ = [
     "Entry",
     "Event",
     "Finding",
+    "LeftOut",
     "Loss",
+    "Notice",
     "Source",
     "Wanted",
     "follow_logs",

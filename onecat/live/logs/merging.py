@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from onecat.live.logs.moments import moment_of
-from onecat.live.logs.records import Entry, Source
+from onecat.live.logs.records import Entry, Notice, Source, Told
 
 _BEFORE_ALL = float("-inf")
 
@@ -33,6 +33,8 @@ class Reader:
 class Merger:
     """A buffer that keeps lines for a moment, so that those of another host which were written earlier can come first.
 
+    What is known after a line stays behind it.
+
     The lines of one source stay in their order, whatever their times say: a clock may be set back.
 
     hold_seconds: how long a line is kept after it came.
@@ -40,22 +42,26 @@ class Merger:
 
     def __init__(self, hold_seconds: float) -> None:
         self._hold = hold_seconds
-        self._heap: list[tuple[float, int, Entry]] = []
+        self._heap: list[tuple[float, int, Told]] = []
         self._arrivals: deque[tuple[float, int]] = deque()
         self._waiting: set[int] = set()
         self._keys: dict[Source, float] = {}
         self._next = 0
 
-    def add(self, entry: Entry, now: float) -> None:
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, entry: Told, now: float) -> None:
         """Take a line that came at `now` (seconds of any clock that does not go back)."""
-        key = max(self._keys.get(entry.source, _BEFORE_ALL), _BEFORE_ALL if entry.moment is None else entry.moment)
+        own = None if isinstance(entry, Notice) else entry.moment
+        key = max(self._keys.get(entry.source, _BEFORE_ALL), _BEFORE_ALL if own is None else own)
         self._keys[entry.source] = key
         heapq.heappush(self._heap, (key, self._next, entry))
         self._arrivals.append((now, self._next))
         self._waiting.add(self._next)
         self._next += 1
 
-    def ready(self, now: float) -> list[Entry]:
+    def ready(self, now: float) -> list[Told]:
         """The lines that were kept long enough, and those that were written before them, in the order of time."""
         found = []
         while self._arrivals and self._arrivals[0][0] <= now - self._hold:
@@ -64,22 +70,22 @@ class Merger:
                 found.append(self._pop())
         return found
 
-    def rest(self) -> list[Entry]:
+    def rest(self) -> list[Told]:
         """All that are left, in the order of time."""
         found = [self._pop() for _ in range(len(self._heap))]
         self._arrivals.clear()
         return found
 
-    def _pop(self) -> Entry:
+    def _pop(self) -> Told:
         _, number, entry = heapq.heappop(self._heap)
         self._waiting.remove(number)
         return entry
 
 
-def merged(logs: Iterable[Iterable[Entry]]) -> list[Entry]:
-    """The lines of several whole logs in the order of time."""
+def merged(logs: Iterable[Iterable[Told]]) -> list[Told]:
+    """What is told of several whole logs in the order of time."""
     merger = Merger(0.0)
     for log in logs:
-        for entry in log:
-            merger.add(entry, 0.0)
+        for event in log:
+            merger.add(event, 0.0)
     return merger.rest()

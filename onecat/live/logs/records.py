@@ -34,10 +34,28 @@ class Entry:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is newly known after the line that stands before it."""
+    """What is newly known after the line that stands before it. moment: of the line that shows it."""
 
     source: Source
     diagnosis: Diagnosis
+    moment: float | None = None
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What happens to a log while it is followed: another release's begins, or it ends."""
+
+    source: Source
+    text: str
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Lines of a log that were wanted and are too many to be told. count: of the earliest; kept: of the latest."""
+
+    source: Source
+    count: int
+    kept: int
 
 
 @dataclass(frozen=True)
@@ -48,7 +66,9 @@ class Loss:
     error: Exception
 
 
-Event = Entry | Finding | Loss
+Told = Entry | Finding | Notice
+"""What has its place among the lines of a log."""
+Event = Told | LeftOut | Loss
 
 
 @dataclass(frozen=True)
@@ -56,7 +76,7 @@ class Wanted:
     """What is to be told.
 
     name: of the deployment; None where a host has only one. lines: how many of the past, of all logs together; None
-    for all. since: seconds since 1970. pattern: what a line must have. nginx: also the logs of onecat's own nginx.
+    for all. since: seconds since 1970. pattern: what a line must have. nginx: also the logs of the nginx before it.
     """
 
     name: str | None
@@ -66,3 +86,8 @@ class Wanted:
     pattern: Pattern | None = None
     diagnose: bool = True
     nginx: bool = False
+
+    @property
+    def count(self) -> int | None:
+        """How many of its last lines have to be read of each log for what is wanted; None: all."""
+        return None if self.pattern is not None else self.lines

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from onecat.deploy.operations import shown_release
 from onecat.deploy.proxies import proxy_of
-from onecat.deploy.proxies.directory import DirectoryNginx
 from onecat.deploy.releases import Release
 from onecat.deploy.servers import server_of
 from onecat.deploy.store import DeploymentStore, find_deployment
 from onecat.errors import ExitCode, OnecatError
-from onecat.hosts import Machine
+from onecat.hosts import Machine, followed_file
 from onecat.live.logs.merging import Reader
 from onecat.live.logs.moments import offset_of
 from onecat.live.logs.records import Source, Stream, Wanted
+from onecat.probe.program import PYTHONS
 
-MOST_LINES = 200_000
-"""Lines of a log's end that are searched where no number of lines bounds it: some 40 MB."""
-_POLL_SECONDS = 0.5
+_FOLLOW = (
+    "program=$1; shift; "
+    f"for p in {' '.join(PYTHONS)}; do "
+    'case "$("$p" -V 2>&1 </dev/null)" in "Python 3."[6-9]*|"Python 3."[1-9][0-9]*) '
+    'exec "$p" -I -S -c "$program" "$@";; esac; '
+    "done; "
+    "echo no Python 3.6 or newer on this host, which follows its files >&2; exit 127"
+)
+"""Runs the text `$1` with the first Python that can; see onecat.probe.program.BOOTSTRAP."""
 
 
 class Lines(Protocol):
@@ -29,7 +35,9 @@ class Lines(Protocol):
 
     def last_lines(self, count: int) -> list[str]: ...
 
-    def follow(self, count: int) -> Iterator[str]: ...
+    def lines(self, since: float | None = None) -> Iterator[str]: ...
+
+    def follow(self, count: int | None) -> Iterator[str]: ...
 
 
 @dataclass(frozen=True)
@@ -43,8 +51,8 @@ class Log:
 def open_logs(machine: Machine, wanted: Wanted) -> list[Log]:
     """The logs that are wanted of a deployment on a host.
 
-    Raises OnecatError where there is no such deployment or release, and where nginx's logs are wanted and the nginx is
-    none of onecat's own.
+    Raises OnecatError where there is no such deployment or release, and where nginx's logs are wanted and there is no
+    nginx on this host, or only root may read them.
     """
     store = find_deployment(machine, wanted.name)
     release = shown_release(store, wanted.release)
@@ -57,30 +65,54 @@ def open_logs(machine: Machine, wanted: Wanted) -> list[Log]:
     return logs
 
 
+def newer_logs(machine: Machine, name: str | None, known: Set[int]) -> list[tuple[Log, Release]]:
+    """The logs of releases that have begun since: that start, serve, or are tried as a canary, oldest first.
+
+    known: numbers of the releases that are followed, or were. Nothing where the deployment has been removed meanwhile.
+    """
+    store = find_deployment(machine, name)
+    if not known:
+        return []
+    canary = store.canary_document() or {}
+    return [
+        (_of_server(store, release, "canary" if release.number == canary.get("release") else "server"), release)
+        for release in store.releases_after(max(known))
+        if release.live
+    ]
+
+
 def _of_server(store: DeploymentStore, release: Release, stream: Stream) -> Log:
     source = Source(store.machine.name, stream, release.number, store.name)
     return Log(Reader(source), server_of(store.machine, release))
 
 
 def _of_nginx(store: DeploymentStore) -> list[Log]:
-    machine, release = store.machine, shown_release(store, None)
-    proxy = None if release.own_proxy_kind is None else proxy_of(store, release.own_proxy_kind)
-    if not isinstance(proxy, DirectoryNginx):
-        host = "its nginx runs on another host" if release.front is not None else "its nginx is the host's"
+    release = shown_release(store, None)
+    if release.own_proxy_kind is None:
+        elsewhere = release.front if release.proxied else None
         raise OnecatError(
-            f"--nginx: {store.name} has no nginx of onecat's own" + (f": {host}" if release.proxied else ""),
-            where=machine.name,
-            expected="proxy.instance: own or container, in onecat.yaml",
-            next_steps=["leave out --nginx; the host's nginx writes to /var/log/nginx"],
+            f"--nginx: {store.name} has no nginx on this host" + (f": it is on {elsewhere}" if elsewhere else ""),
+            where=store.machine.name,
+            next_steps=["leave out --nginx"]
+            + ([f"read it there: ssh {elsewhere} tail -F /var/log/nginx/error.log"] if elsewhere else []),
             code=ExitCode.USAGE,
         )
+    machine = store.machine if release.own_proxy_kind != "host" else store.machine.root()
+    if machine is None:
+        raise OnecatError(
+            "--nginx: the logs of the host's nginx are root's, and this user cannot become root",
+            where=store.machine.name,
+            next_steps=["run onecat as root, or let this user use sudo", "leave out --nginx"],
+            code=ExitCode.USAGE,
+        )
+    proxy = proxy_of(store, release.own_proxy_kind)
     offset = offset_of(machine.run(["date", "+%z"]).stdout.decode("ascii", "replace"))
     streams: tuple[tuple[Stream, str], ...] = (
-        ("nginx error", proxy.error_log_path),
-        ("nginx access", proxy.access_log_path),
+        ("nginx error", proxy.error_log_path()),
+        ("nginx access", proxy.access_log_path()),
     )
     return [
-        Log(Reader(Source(machine.name, stream, None, store.name), offset), LogFile(machine, path))
+        Log(Reader(Source(store.machine.name, stream, None, store.name), offset), LogFile(machine, path))
         for stream, path in streams
     ]
 
@@ -97,23 +129,33 @@ class LogFile:
         found = self._machine.run(["tail", "-n", str(count), self._path]).stdout
         return found.decode("utf-8", "replace").splitlines()
 
-    def follow(self, count: int) -> Iterator[str]:
-        """Its last lines, then new ones as they come, without an end."""
-        seen = self._machine.status(self._path)
-        position = 0 if seen is None else seen.size
-        yield from self.last_lines(count)
+    def lines(self, since: float | None = None) -> Iterator[str]:
+        """All of it; `since` changes nothing. None where there is no such file."""
+        if self._machine.status(self._path) is None:
+            return iter(())
+        return self._told(["cat", self._path])
+
+    def follow(self, count: int | None) -> Iterator[str]:
+        """Its last lines (None: all), then new ones as they come, without an end."""
+        program = Path(followed_file.__file__).read_text(encoding="utf-8")
+        return self._told(["sh", "-c", _FOLLOW, "sh", program, self._path, str(-1 if count is None else count)])
+
+    def _told(self, argv: list[str]) -> Iterator[str]:
+        """The lines that a program prints. Raises OnecatError where it fails."""
         rest = b""
-        while True:
-            time.sleep(_POLL_SECONDS)
-            seen = self._machine.status(self._path)
-            size = 0 if seen is None else seen.size
-            if size < position:
-                position, rest = 0, b""
-            if size > position:
-                data = self._machine.read_part(self._path, position, size - position)
-                position += len(data)
+        with self._machine.start(argv) as talk:
+            while data := talk.receive():
                 *lines, rest = (rest + data).split(b"\n")
                 yield from (line.decode("utf-8", "replace") for line in lines)
+            if rest:
+                yield rest.decode("utf-8", "replace")
+            said = talk.errors.decode("utf-8", "replace").strip().splitlines()
+            if talk.exit_code not in (0, None) or said:
+                raise OnecatError(
+                    said[-1] if said else f"{argv[0]} ended with exit code {talk.exit_code}",
+                    where=self._path,
+                    code=ExitCode.UNREACHABLE,
+                )
 
 
 def lost_error(machine: Machine, error: Exception | None) -> Exception | None:

@@ -7,11 +7,12 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from onecat.errors import ExitCode, OnecatError
-from onecat.live.logs import Entry, Finding, Source, Wanted, parse_since
+from onecat.live.logs import Entry, Finding, LeftOut, Notice, Source, Wanted, parse_since
 from onecat.live.logs.merging import Merger, Reader, merged
 from onecat.live.logs.moments import moment_of, offset_of
-from onecat.live.logs.selecting import Selection
+from onecat.live.logs.selecting import kept_of, last_of
 from onecat.observe.patterns import compile_pattern
+from onecat.render.logs import event_line, labels, left_out_line
 
 ONE, TWO = Source("gpu1", "server", 3), Source("gpu2", "server", 3)
 ZONE = timezone(timedelta(hours=2))
@@ -136,7 +137,7 @@ def test_since_and_grep_choose_lines_and_the_last_of_these_are_told() -> None:
     since = moment_of(at(2))
 
     def told(**changes: object) -> list[str]:
-        events = Selection(Wanted("demo", **changes)).past(found)  # type: ignore[arg-type]
+        events = kept_of(found, Wanted("demo", **changes))  # type: ignore[arg-type]
         return [event.text.rpartition(" ")[2] for event in events if isinstance(event, Entry)]
 
     assert told(lines=None, since=since) == ["b", "POST", "c", "d"]
@@ -147,8 +148,19 @@ def test_since_and_grep_choose_lines_and_the_last_of_these_are_told() -> None:
 
 def test_lines_that_came_while_the_past_was_read_are_not_cut_off() -> None:
     found = entries(ONE, at(1), at(2), at(3), at(4))
-    told = Selection(Wanted("demo", lines=1)).past(found, moment_of(at(3)))
+    told = last_of(found, 1, moment_of(at(3)))
     assert [event.text for event in told if isinstance(event, Entry)] == [at(2), at(3), at(4)]
+
+
+def test_all_lines_are_searched_and_it_is_said_what_was_too_much_to_tell() -> None:
+    source = Source("gpu1", "server", 3)
+    lines = (Entry(source, f"{'GET' if number % 2 else 'POST'} {number}", float(number)) for number in range(30_000))
+    first, *rest = kept_of(lines, Wanted("demo", lines=None, pattern=compile_pattern("GET"), diagnose=False), 1000)
+    assert first == LeftOut(source, 14_000, 1000)
+    assert [event.text for event in rest if isinstance(event, Entry)][:: len(rest) - 1] == ["GET 28001", "GET 29999"]
+    assert "gpu1, server: 14000 earlier lines are left out" in left_out_line(first)
+    few = kept_of(entries(ONE, at(1), at(2)), Wanted("demo", lines=1, pattern=compile_pattern("x"), diagnose=False))
+    assert [type(event) for event in few] == [Entry], "what -n leaves out was asked for"
 
 
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
@@ -156,10 +168,20 @@ OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2
 
 def test_a_diagnosis_stands_right_behind_the_line_that_shows_it_also_where_grep_hides_that() -> None:
     found = entries(ONE, at(1, "INFO fine"), at(2, OUT_OF_MEMORY), at(3, "INFO after"))
-    events = Selection(Wanted("demo")).past(found)
+    events = list(kept_of(found, Wanted("demo")))
     assert [type(event) for event in events] == [Entry, Entry, Finding, Entry]
     told = events[2]
     assert isinstance(told, Finding) and "memory" in told.diagnosis.cause
-    hidden = Selection(Wanted("demo", pattern=compile_pattern("INFO"))).past(found)
+    hidden = list(kept_of(found, Wanted("demo", pattern=compile_pattern("INFO"))))
     assert [type(event) for event in hidden] == [Entry, Finding, Entry]
-    assert not any(isinstance(event, Finding) for event in Selection(Wanted("demo", diagnose=False)).past(found))
+    assert not any(isinstance(event, Finding) for event in kept_of(found, Wanted("demo", diagnose=False)))
+    others = entries(TWO, at(1, "two"), at(3, "two"))
+    both = merged([[event for event in hidden if not isinstance(event, LeftOut)], others])
+    assert [event.source.host for event in both] == ["gpu1", "gpu2", "gpu1", "gpu1", "gpu2"], "in its line's place"
+
+
+def test_several_releases_of_a_host_are_told_apart() -> None:
+    old, new = Source("local", "server", 3), Source("local", "canary", 4)
+    assert labels([old], False) == {old: ""}
+    assert labels([old, new], False) == {old: "server 3", new: "canary 4"}
+    assert event_line(Notice(new, "release 4 starts"), "canary 4") == "onecat: canary 4: release 4 starts"
