@@ -7,6 +7,7 @@ or failed in another way; it stays the cause when the later start has not come s
 from __future__ import annotations
 
 import bisect
+import contextlib
 import functools
 import itertools
 from collections import Counter
@@ -15,8 +16,9 @@ from dataclasses import replace
 from typing import get_args
 
 from onecat.observe import marks
+from onecat.observe.ahead import done_ahead, threads_to_use
 from onecat.observe.blocks import Block, block_of_lines, blocks_of_bytes, blocks_of_lines
-from onecat.observe.finder import NO_WORD, Candidate, Finder, Words
+from onecat.observe.finder import NO_WORD, Candidate, Finder, Search, Words
 from onecat.observe.lines import LogLine, plain, read_line
 from onecat.observe.patterns import Match, Pattern, compile_pattern
 from onecat.observe.raw_forms import raw_pattern
@@ -32,6 +34,8 @@ from onecat.observe.words import required_words
 __all__ = ["Diagnoser", "diagnose", "plain"]
 
 _PRECEDING_LINES = 60
+_AHEAD_BYTES = 3 << 20
+"""How much of a log is searched before it is looked at."""
 _ENOUGH = 40
 """Hits of a signature after which it is looked for no more until the server starts again."""
 _TRACEBACKS = 3
@@ -75,9 +79,12 @@ class Diagnoser:
 
     Parameters:
         table: the signatures; onecat's own by default.
+        threads: how many search a whole log ahead of what is being read, which changes nothing but the time that it
+            takes. By default one for each processor, three at most; none on one processor.
     """
 
-    def __init__(self, table: SignatureTable | None = None) -> None:
+    def __init__(self, table: SignatureTable | None = None, threads: int | None = None) -> None:
+        self._threads = threads_to_use() if threads is None else threads
         self._rules = _own_rules() if table is None else _Rules(table)
         self._finder = Finder(self._rules.words)
         self._sources = Sources()
@@ -121,8 +128,16 @@ class Diagnoser:
                 size += len(chunk)
                 yield chunk
 
-        for block in blocks_of_bytes(counted()):
-            self._read(block)
+        def searched(block: Block) -> tuple[Search, list[tuple[int, int]]]:
+            search = self._finder.search
+            return search, search.places(block.text)
+
+        blocks = blocks_of_bytes(counted())
+        ahead = done_ahead(blocks, searched, lambda block: len(block.text), _AHEAD_BYTES, self._threads)
+        with contextlib.closing(ahead):
+            for block, (search, places) in ahead:
+                # Blocks before this one may have changed what is searched for.
+                self._read(block, places if search is self._finder.search else None)
         self._new.clear()
         return size
 
@@ -168,11 +183,13 @@ class Diagnoser:
             if _fits(source.run.version, each.signature):
                 yield each
 
-    def _read(self, block: Block) -> None:
+    def _read(self, block: Block, places: list[tuple[int, int]] | None = None) -> None:
+        """Read the next block. places: what the present search finds in it, where that is known."""
         text, number, counted = block.text, block.first_line, 0
+        places = self._finder.search.places(text) if places is None else places
         self._surroundings.begin(text)
         self._finder.pause(name for name in self._rules.following if self._following.get(name, 0) < number)
-        places = self._worth_a_look(self._finder.places(text), text)
+        places = self._worth_a_look(places, text)
         candidates = iter(self._finder.candidates(text, places))
         while (candidate := next(candidates, None)) is not None:
             number += text.count(b"\n", counted, candidate.begin)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 import ahocorasick_rs
@@ -46,17 +46,26 @@ class Words:
 
     def __init__(self, patterns: Iterable[tuple[str, Pattern]]) -> None:
         self.meant: dict[str, list[tuple[str, Pattern]]] = {}
+        self._of: dict[str, set[str]] = {}
         for name, pattern in patterns:
             words = required_words(pattern)
             if not words:
                 raise ValueError(f"{name}: pattern {pattern.pattern!r} has no word of three letters that must occur")
             for word in words:
                 self.meant.setdefault(word, []).append((name, pattern))
-        self.search = _Search(list(self.meant))
+                self._of.setdefault(name, set()).add(word)
+        self._names = {word: frozenset(name for name, _ in meant) for word, meant in self.meant.items()}
+        self.search = Search(list(self.meant))
+
+    def only_of(self, names: Set[str]) -> set[str]:
+        """The words that stand for nothing but these names."""
+        return {word for name in names for word in self._of.get(name, ()) if self._names[word] <= names}
 
 
-class _Search:
+class Search:
     """Searches a text for words, by the algorithm of Aho and Corasick, and for patterns instead of other words.
+
+    It may be used by several threads at once, and lets go of Python's lock while it searches.
 
     Parameters:
         is_long: whether many megabytes are to be searched.
@@ -106,13 +115,13 @@ class Finder:
     def leave_out(self, name: str) -> None:
         """Look for this name no more."""
         self._left_out.add(name)
-        self._idle = self._without(self._left_out | self._paused)
+        self._idle = self._words.only_of(self._left_out | self._paused)
 
     def look_for_all(self) -> None:
         """Look for every name again that is not paused."""
         if self._left_out:
             self._left_out.clear()
-            self._idle = self._without(self._paused)
+            self._idle = self._words.only_of(self._paused)
             self._search = self._whole
             self._left_out_of_search = set()
 
@@ -126,11 +135,12 @@ class Finder:
         paused = set(names)
         if paused != self._paused:
             self._paused = paused
-            self._idle = self._without(self._left_out | paused)
+            self._idle = self._words.only_of(self._left_out | paused)
 
-    def places(self, text: bytes) -> list[tuple[int, int]]:
-        """Where words begin in a block's text, with their index among `words`, or NO_WORD; in order of lines."""
-        return self._search.places(text)
+    @property
+    def search(self) -> Search:
+        """The search that is made for the next block; `learn` and `look_for_all` change it."""
+        return self._search
 
     @property
     def words(self) -> Sequence[str]:
@@ -138,7 +148,12 @@ class Finder:
         return self._search.words
 
     def candidates(self, text: bytes, places: Sequence[tuple[int, int]], end: int = 0) -> list[Candidate]:
-        """The lines of a block's text in which these places are, in order. end: of the line before the first."""
+        """The lines of a block's text in which these places are, in order.
+
+        Parameters:
+            places: what `search` finds in the text, or some of it.
+            end: of the line before the first.
+        """
         words = self._search.words
         found: list[Candidate] = []
         index, count = 0, len(places)
@@ -200,11 +215,7 @@ class Finder:
             self._window = self._superfluous = self._fruitless_looks = 0
             self._fruitless.clear()
 
-    def _without(self, names: set[str]) -> set[str]:
-        """The words that stand for nothing but these names."""
-        return {word for word, meant in self._words.meant.items() if all(name in names for name, _ in meant)}
-
-    def _made(self, left_out: set[str]) -> _Search:
+    def _made(self, left_out: set[str]) -> Search:
         """The search for everything but these names."""
         left = {
             word: [pattern for name, pattern in meant if name not in left_out]
@@ -212,7 +223,7 @@ class Finder:
         }
         words = [word for word, patterns in left.items() if patterns and word not in self._given_up]
         given_up = (pattern for word in sorted(self._given_up) for pattern in left[word])
-        return _Search(words, given_up, self._is_long)
+        return Search(words, given_up, self._is_long)
 
 
 def candidate_lines(lines: Iterable[str], words: Words) -> Iterator[tuple[int, str, set[str]]]:
@@ -220,7 +231,7 @@ def candidate_lines(lines: Iterable[str], words: Words) -> Iterator[tuple[int, s
     finder = Finder(words)
     for block in blocks_of_lines(lines):
         text, number, counted = block.text, block.first_line, 0
-        for candidate in finder.candidates(text, finder.places(text)):
+        for candidate in finder.candidates(text, finder.search.places(text)):
             names = finder.names(candidate, text)
             if names:
                 number += text.count(b"\n", counted, candidate.begin)
