@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from onecat.deploy.short_lock import short_lock
 from onecat.deploy.store import deployments, deployments_directory, read_json, understood, write_json
 from onecat.errors import ExitCode, OnecatError
+from onecat.planner import processors
 
 if TYPE_CHECKING:
     from onecat.config.schema import Profile
@@ -32,6 +33,8 @@ _ANY = ("0.0.0.0", "::", "", "*")  # noqa: S104 - compared, not bound
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _DEPLOYMENT = "deployment "
 _WORDS = {"nvidia": "GPU", "ascend": "NPU"}
+_ENGINE_TITLE = "^VLLM::EngineCore"
+"""What vLLM calls its engine's process (vllm/utils/system_utils.py, set_process_title)."""
 
 
 @dataclass(frozen=True)
@@ -364,7 +367,7 @@ def with_claims(run: Run, current: Release | None, strategy: Strategy) -> Run:
     if count == 0:
         if run.deployment.gpus is not None:
             run.report(f"gpus of onecat.yaml has no effect: profile {run.request.profile.name} uses none")
-        return run
+        return _beside_others(run, current if strategy.name != "blue-green" else None)
     word = _WORDS[kind]
     present = accelerators_of(run.request.facts, kind)
     wanted = run.deployment.gpus
@@ -385,9 +388,29 @@ def with_claims(run: Run, current: Release | None, strategy: Strategy) -> Run:
     return replace(run, accelerators=chosen)
 
 
+def _beside_others(run: Run, going: Release | None) -> Run:
+    """The run with the other engines on the processors of its host. going: has ended before it starts."""
+    if run.plan.engine != processors.ENGINE:
+        return run
+    others = [
+        f"release {release.number} of {release.deployment}"
+        for store in deployments(run.machine)
+        for release in store.releases()
+        if release.live and (store.name != run.store.name or going is None or release.number != going.number)
+        if (read_json(run.machine, f"{release.directory}/plan.json") or {}).get("engine") == processors.ENGINE
+    ]
+    # One that is going runs still, and cannot be told from those of others.
+    if not others and going is None and run.machine.run(["pgrep", "-f", _ENGINE_TITLE]).exit_code == 0:
+        others = ["an engine that is no deployment of this onecat"]
+    if others and processors.beside_others(run.plan, others) is not run.plan:
+        run.report(f"its threads are bound to no cores: beside it on this host's processors: {', '.join(others)}")
+    return replace(run, beside=tuple(others))
+
+
 def placed(run: Run) -> Plan:
-    """The run's plan for exactly the accelerators that it got."""
-    return with_accelerators(run.plan, run.request.profile, run.accelerators)
+    """The run's plan for exactly the accelerators that it got, or for what computes beside it on the processors."""
+    plan = processors.beside_others(run.plan, run.beside)
+    return with_accelerators(plan, run.request.profile, run.accelerators)
 
 
 def _unseen(wanted: int | str) -> Accelerator:

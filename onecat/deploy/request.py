@@ -72,8 +72,8 @@ class Run:
 
     plan, argv: with the port that this release gets. traffic, site: the nginx before it and what it shall do; None
     where there is none. image: the id of the container image that its name means on the host. accelerators: those
-    that its release gets. front: the nginx of several hosts; None where it runs on this one. address: by which the
-    front reaches the server; None: the server's own.
+    that its release gets. beside: other engines on the processors of the host, in words. front: the nginx of several
+    hosts; None where it runs on this one. address: by which the front reaches the server; None: the server's own.
     """
 
     request: UpRequest
@@ -88,6 +88,7 @@ class Run:
     report: Report
     image: str | None = None
     accelerators: tuple[Accelerator, ...] = ()
+    beside: tuple[str, ...] = ()
     front: Front | None = None
     address: str | None = None
 

