@@ -47,6 +47,7 @@ failed=
 .venv/bin/ruff check --quiet . || failed="$failed ruff-check"
 .venv/bin/ruff format --quiet --check . || failed="$failed ruff-format"
 .venv/bin/mypy || failed="$failed mypy"
+.venv/bin/mypy --no-warn-unused-configs tests/unit/live || failed="$failed mypy-of-tests"
 .venv/bin/lint-imports --no-cache || failed="$failed lint-imports"
 if [ -n "$failed" ]; then say "failed before any test ran:$failed"; exit 1; fi
 

@@ -388,6 +388,10 @@ class Preflight(Record):
     least_utilization: int = Field(50, ge=0, le=100, description="Least use of each GPU under the load, in percent")
     disk_gib: float = Field(5, ge=0, description="Least free disk space for onecat's data and Docker's, in GiB")
     certificate_days: int = Field(14, ge=0, description="Days that nginx's certificate must still be valid")
+    nginx_minutes: int = Field(60, ge=1, description="Minutes of nginx's access log in which failed requests count")
+    nginx_failed_percent: float = Field(
+        1, ge=0, le=100, description="Largest share of the requests in that time that may have failed (5xx), in percent"
+    )
 
 
 class ContainerLimits(Record):

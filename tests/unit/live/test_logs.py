@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -10,6 +11,7 @@ from onecat.errors import ExitCode, OnecatError
 from onecat.live.logs import Entry, Finding, LeftOut, Notice, Source, Wanted, parse_since
 from onecat.live.logs.merging import Merger, Reader, merged
 from onecat.live.logs.moments import moment_of, offset_of
+from onecat.live.logs.records import Told
 from onecat.live.logs.selecting import kept_of, last_of
 from onecat.observe.patterns import compile_pattern
 from onecat.render.logs import event_line, labels, left_out_line
@@ -24,13 +26,18 @@ def entries(source: Source, *lines: str) -> list[Entry]:
     return [reader.entry(line) for line in lines]
 
 
+def lines_of(events: Iterable[Told]) -> list[Entry]:
+    """Those that are lines."""
+    return [event for event in events if isinstance(event, Entry)]
+
+
 def at(seconds: int, text: str = "x") -> str:
     return f"2026-11-30T12:00:{seconds:02d}Z {text}"
 
 
 def test_lines_of_two_hosts_come_in_the_order_of_time() -> None:
     found = merged([entries(ONE, at(1), at(4)), entries(TWO, at(2), at(3), at(5))])
-    assert [(each.source.host, each.text[17:19]) for each in found] == [
+    assert [(each.source.host, each.text[17:19]) for each in lines_of(found)] == [
         ("gpu1", "01"),
         ("gpu2", "02"),
         ("gpu2", "03"),
@@ -42,14 +49,14 @@ def test_lines_of_two_hosts_come_in_the_order_of_time() -> None:
 def test_lines_without_a_time_stay_behind_their_own_line() -> None:
     traceback = ("Traceback (most recent call last):", '  File "a.py", line 1', "ValueError: no")
     found = merged([entries(ONE, at(1, "one"), *traceback, at(9)), entries(TWO, at(2), at(3))])
-    assert [each.text for each in found] == [at(1, "one"), *traceback, at(2), at(3), at(9)]
+    assert [each.text for each in lines_of(found)] == [at(1, "one"), *traceback, at(2), at(3), at(9)]
     (first,) = entries(ONE, "no time yet")
     assert first.moment is None
 
 
 def test_a_clock_that_is_set_back_does_not_mix_the_lines_of_one_log() -> None:
     found = merged([entries(ONE, at(5, "a"), at(2, "b"), at(6, "c"))])
-    assert [each.text[-1] for each in found] == ["a", "b", "c"]
+    assert [each.text[-1] for each in lines_of(found)] == ["a", "b", "c"]
 
 
 def test_a_line_waits_for_an_earlier_one_of_another_host_and_not_longer() -> None:
@@ -70,7 +77,7 @@ def test_a_host_whose_clock_is_behind_does_not_hold_up_the_others() -> None:
     found: list[Entry] = []
     for tick in range(1, 8):
         merger.add(behind.entry(at(tick)), tick / 10)
-        found += merger.ready(tick / 10)
+        found += lines_of(merger.ready(tick / 10))
     assert ahead in found
 
 

@@ -25,7 +25,7 @@ _SHOWN = 3
 )
 def log(look: Look) -> Iterator[Verdict]:
     """All of the release's log that is kept, that of this preflight included: what onecat's signatures know as a fault
-    or a warning, and other lines of level ERROR."""
+    or a warning, other lines of level ERROR, and exceptions."""
     seen = look.of(LogSeen)
     show = f"onecat logs {look.name}{look.host_option} --lines 1000"
     known = [each for each in seen.diagnoses if each.standing == "cause"]
@@ -41,7 +41,7 @@ def log(look: Look) -> Iterator[Verdict]:
         number = len(seen.unexplained)
         yield Verdict(
             "warn",
-            f"{number} line{'s' if number > 1 else ''} of level ERROR that onecat knows no cause of",
+            f"{number} error{'s' if number > 1 else ''} in the log that onecat knows no cause of",
             evidence=tuple(f"line {line}: {text[:_LONGEST]}" for line, text in seen.unexplained[:_SHOWN]),
             fix=(show,),
         )

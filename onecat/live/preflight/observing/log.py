@@ -10,8 +10,11 @@ from onecat.live.preflight.observing.registry import observer
 from onecat.live.preflight.subject import Subject
 from onecat.observe import Diagnosis, diagnose
 from onecat.observe.diagnosis import plain
+from onecat.observe.lines import read_line
+from onecat.observe.tracebacks import chains
 
 MOST_LINES = 100_000
+_TRACEBACK = "Traceback (most recent call last)"
 # vLLM: `ERROR 11-30 21:12:00 [core.py:1] ...`, perhaps after `(EngineCore pid=1)`; uvicorn: `ERROR:    ...`.
 _WRONG = re.compile(r"^(?:\([^)]*\) )?(?:ERROR|CRITICAL)[ :]|^Traceback \(most recent call last\)")
 
@@ -19,7 +22,8 @@ _WRONG = re.compile(r"^(?:\([^)]*\) )?(?:ERROR|CRITICAL)[ :]|^Traceback \(most r
 @dataclass(frozen=True)
 class LogSeen:
     """lines: how many were read. diagnoses: what onecat makes of them, of every standing. unexplained: lines of level
-    ERROR and above that none of the diagnoses quotes, with their numbers."""
+    ERROR and above that none of the diagnoses quotes, with their numbers; of a traceback, the exception that was raised
+    first."""
 
     lines: int
     diagnoses: tuple[Diagnosis, ...]
@@ -38,5 +42,16 @@ def seen_in(lines: Sequence[str]) -> LogSeen:
     """What these lines say. Pure."""
     found = diagnose(lines, every=True)
     quoted = {each.line for diagnosis in found for each in diagnosis.evidence}
-    wrong = [(number, text) for number, text in enumerate(map(plain, lines), 1) if _WRONG.search(text)]
-    return LogSeen(len(lines), found, tuple((number, text) for number, text in wrong if number not in quoted))
+    wrong = {number: text for number, text in enumerate(map(plain, lines), 1) if _WRONG.search(text)}
+    if any(_TRACEBACK in text for text in wrong.values()):
+        for chain in chains(read_line(line, number) for number, line in enumerate(lines, 1)):
+            begin, end = chain.raised[0].begin, max(each.end or each.begin for each in chain.raised)
+            # A server may write its level before each line of a traceback: all of them are one error.
+            for number in [each for each in wrong if begin <= each <= end]:
+                if read_line(lines[number - 1]).process == chain.process:
+                    del wrong[number]
+            if chain.root is not None and quoted.isdisjoint(range(begin, end + 1)):
+                wrong[chain.root.number] = chain.root.text
+    return LogSeen(
+        len(lines), found, tuple((number, text) for number, text in sorted(wrong.items()) if number not in quoted)
+    )

@@ -72,14 +72,24 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Access:
-    """The last requests in nginx's access log since the release serves, by status; failures: lines of 5xx, newest last.
+class Asked:
+    """One request in nginx's access log. moment: seconds since 1970. failed: the line of one with status 5xx; empty for
+    others, and for answers of nginx itself while onecat changed the route (503)."""
 
-    Answers of nginx while onecat changed the route (503) are not among the failures.
+    moment: float
+    status: int
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class Access:
+    """The last requests in nginx's access log since the release serves, oldest first.
+
+    looked_at: when that was, in seconds since 1970.
     """
 
-    statuses: Mapping[int, int]
-    failures: tuple[str, ...]
+    requests: tuple[Asked, ...]
+    looked_at: float
 
 
 def _no_nginx(subject: Subject) -> Unknown:
@@ -242,8 +252,7 @@ def observe_access(subject: Subject) -> Access | Unknown:
     from datetime import datetime
 
     since = datetime.fromisoformat((subject.look.release.served_at or "1970-01-01T00:00:00Z").replace("Z", "+00:00"))
-    statuses: dict[int, int] = {}
-    failures = []
+    requests = []
     for line in subject.proxy.access_lines(ACCESS_LINES):
         try:
             row = json.loads(line)
@@ -252,7 +261,7 @@ def observe_access(subject: Subject) -> Access | Unknown:
             continue
         if moment < since:
             continue
-        statuses[status] = statuses.get(status, 0) + 1
-        if status >= 500 and not (status == 503 and not row.get("upstream")):
-            failures.append(f"{row['time']} {row.get('method')} {row.get('path')}: {status}")
-    return Access(statuses, tuple(failures))
+        is_failure = status >= 500 and not (status == 503 and not row.get("upstream"))
+        failed = f"{row['time']} {row.get('method')} {row.get('path')}: {status}" if is_failure else ""
+        requests.append(Asked(moment.timestamp(), status, failed))
+    return Access(tuple(requests), time.time())

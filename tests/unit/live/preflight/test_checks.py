@@ -15,6 +15,7 @@ from onecat.deploy.smoke import Answer
 from onecat.doctor import Finding, examine, select
 from onecat.errors import OnecatError
 from onecat.experiments.records import Arrivals, Block, Request, Workload
+from onecat.facts import Facts, Gpu
 from onecat.live.preflight import Options, all_preflight_checks, groups, limits_of
 from onecat.live.preflight.look import Look, Unknown
 from onecat.live.preflight.observing import observers
@@ -26,7 +27,7 @@ from onecat.live.preflight.observing.host import HostSeen
 from onecat.live.preflight.observing.load import LoadSeen, input_tokens, most_seconds
 from onecat.live.preflight.observing.log import LogSeen, seen_in
 from onecat.live.preflight.observing.model import ModelSeen
-from onecat.live.preflight.observing.nginx import Access, Certificate, NginxHealth, Stream, Streams
+from onecat.live.preflight.observing.nginx import Access, Asked, Certificate, NginxHealth, Stream, Streams
 from onecat.live.preflight.observing.service import Keeper, WayBack
 from onecat.live.preflight.observing.site import SiteSeen
 from onecat.live.preflight.registry import ESSENTIAL, GROUPS
@@ -98,7 +99,7 @@ WELL: dict[type[Any], Any] = {
     Arguments: Arguments(PLAN.server_args, "the native runtime", schema="vllm 0.27.1"),
     LoadSeen: load(*(0.5 + at / 1000 for at in range(384)), samples=samples(97.0)),
     LogSeen: LogSeen(400, (), ()),
-    Access: Access({200: 400}, ()),
+    Access: Access(tuple(Asked(float(number), 200) for number in range(400)), 400.0),
 }
 
 
@@ -150,8 +151,13 @@ def test_every_check_has_a_page_and_a_place() -> None:
         assert each.looks_at and each.why and each.fix and each.source
 
 
+def with_cards(*cards: Gpu) -> Facts:
+    assert HEALTHY.nvidia is not None
+    return replace(HEALTHY, nvidia=replace(HEALTHY.nvidia, gpus=cards))
+
+
 def test_doctors_findings_of_cards_are_told_with_their_check() -> None:
-    sick = replace(HEALTHY, nvidia=replace(HEALTHY.nvidia, gpus=(v100(0, ecc_uncorrected_volatile=3), v100(1))))
+    sick = with_cards(v100(0, ecc_uncorrected_volatile=3), v100(1))
     (found,) = of("gpu", look(seen=[HostSeen(sick, examine(sick, V100))]))
     assert found.status in ("fail", "warn")
     assert (found.subject, found.evidence[-1]) == ("GPU 0", "found by doctor: gpu.ecc-errors")
@@ -159,7 +165,7 @@ def test_doctors_findings_of_cards_are_told_with_their_check() -> None:
 
 
 def test_memory_that_the_server_holds_is_no_fault_and_is_told() -> None:
-    serving = replace(HEALTHY, nvidia=replace(HEALTHY.nvidia, gpus=(v100(0, memory_used=30 << 30), v100(1))))
+    serving = with_cards(v100(0, memory_used=30 << 30), v100(1))
     found = one("gpu", HostSeen(serving, examine(serving, V100)))
     assert found.status == "pass"
     assert "GPU 0: 30.0 of 32.0 GiB in use" in found.evidence
@@ -257,7 +263,31 @@ def test_nginx() -> None:
     assert one("nginx-streaming", quick).status == "skip"
     assert one("tls", Certificate("/c", "yesterday", -1.0)).status == "fail"
     assert one("tls", Certificate("/c", "soon", 3.0)).status == "warn"
-    assert one("nginx-log", Access({200: 9, 502: 1}, ("a line",))).title.endswith("1 x 502")
+
+
+@pytest.mark.parametrize(
+    ("failed_at", "status", "told"),
+    [
+        ([], "pass", "No 5xx in the last 60 min, 400 requests"),
+        ([7100.0], "warn", "1 of 401 requests in the last 60 min failed (0.25 %; limit 1 %): 1 x 502"),
+        (
+            [7000.0 + second for second in range(8)],
+            "fail",
+            "8 of 408 requests in the last 60 min failed (2 %; limit 1 %)",
+        ),
+        ([60.0, 61.0], "pass", "No 5xx in the last 60 min, 400 requests"),
+    ],
+)
+def test_failed_requests_count_by_their_share_of_the_last_minutes(
+    failed_at: list[float], status: str, told: str
+) -> None:
+    answered = [Asked(3700.0 + number, 200) for number in range(400)]
+    failed = [Asked(moment, 502, f"{moment} POST /v1/completions: 502") for moment in failed_at]
+    found = one("nginx-log", Access((*failed, *answered), 7200.0))
+    assert found.status == status
+    assert found.title.startswith(told)
+    if status == "pass" and failed:
+        assert found.evidence == ("2 failed before that, the last one: 61.0 POST /v1/completions: 502",)
 
 
 def test_arguments_and_who_has_read_them() -> None:
@@ -316,8 +346,31 @@ def test_lines_of_level_error_that_are_known_as_harmless_are_no_fault() -> None:
     assert (passed.status, passed.title) == ("pass", "1 lines tell of no fault")
     assert passed.evidence[0].startswith("harmless: ")
     strange = one("log", seen_in([known, "ERROR 11-30 17:00:01 [core.py:9] the flux is out of phase"]))
-    assert (strange.status, strange.title) == ("warn", "1 line of level ERROR that onecat knows no cause of")
+    assert (strange.status, strange.title) == ("warn", "1 error in the log that onecat knows no cause of")
     assert strange.evidence == ("line 2: ERROR 11-30 17:00:01 [core.py:9] the flux is out of phase",)
+
+
+def test_a_traceback_is_one_error_also_with_a_level_before_each_of_its_lines() -> None:
+    said = (
+        "Traceback (most recent call last):",
+        '  File "core.py", line 9, in step',
+        "flux.PhaseError: the flux is out of phase",
+        "",
+        "During handling of the above exception, another exception occurred:",
+        "",
+        "Traceback (most recent call last):",
+        '  File "core.py", line 12, in run',
+        "RuntimeError: it ended",
+    )
+    for head in ("(EngineCore pid=7) ERROR 11-30 17:00:01 [core.py:9] ", ""):
+        found = one("log", seen_in(["INFO 11-30 17:00:00 [core.py:1] begun", *(head + line for line in said)]))
+        assert (found.status, found.title) == ("warn", "1 error in the log that onecat knows no cause of")
+        assert found.evidence == ("line 4: flux.PhaseError: the flux is out of phase",)
+    known = [
+        f"ERROR 11-30 17:00:01 [core.py:9] {line}"
+        for line in (*said[:2], "torch.OutOfMemoryError: CUDA out of memory.")
+    ]
+    assert seen_in(known).unexplained == ()
 
 
 def test_what_an_earlier_start_failed_by_is_no_fault_of_the_one_that_serves() -> None:
