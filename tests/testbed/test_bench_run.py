@@ -101,6 +101,7 @@ def test_a_run_that_is_killed_leaves_no_load_behind(served: Served, tmp_path: Pa
     assert len(read_experiment(tmp_path / "run.jsonl").blocks) == 1  # the warm-up
 
 
+@pytest.mark.measures
 def test_a_server_by_its_address_and_a_burst_of_load(served: Served, tmp_path: Path) -> None:
     address = ("--endpoint", f"{served.server}/v1", "--model", served.model, "--tokenizer", served.directory)
     file = tmp_path / "burst.jsonl"
