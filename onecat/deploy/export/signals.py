@@ -6,10 +6,11 @@ DCGM_COUNTERS lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onecat.knowledge.xids import xids
 from onecat.observe.metrics.names import metric_names
 
 if TYPE_CHECKING:
@@ -190,12 +191,18 @@ def _gpu_alerts(signals: Signals) -> tuple[Alert, ...]:
         ),
         Alert(
             "OnecatGpuXid",
-            # The value stays until the driver is loaded anew: what counts is that it changed.
-            f"({signals.gpu('DCGM_FI_DEV_XID_ERRORS')} > 0)"
-            f" and (changes({signals.gpu('DCGM_FI_DEV_XID_ERRORS')}[15m]) > 0)",
+            _new_xid(signals, any_of=fatal_xids()),
             "0m",
             "critical",
-            f"{where} reported Xid {{{{ $value }}}}",
+            f"{where} reported Xid {{{{ $value }}}}: it works no more, or its data is at risk",
+            "onecat doctor; onecat explain gpu.xid",
+        ),
+        Alert(
+            "OnecatGpuXidOther",
+            _new_xid(signals, none_of=fatal_xids()),
+            "0m",
+            "warning",
+            f"{where} reported Xid {{{{ $value }}}}: mostly a fault of the program that used it",
             "onecat doctor; onecat explain gpu.xid",
         ),
         Alert(
@@ -216,6 +223,26 @@ def _gpu_alerts(signals: Signals) -> tuple[Alert, ...]:
             "onecat doctor --load",
         ),
     )
+
+
+def fatal_xids() -> tuple[int, ...]:
+    """The Xids that knowledge/xids.yaml calls `fail` whatever the rest of their line says, which the exporter does not
+    tell."""
+    severities: dict[int, set[str]] = {}
+    for row in xids():
+        severities.setdefault(row.xid, set()).add(row.severity)
+    return tuple(sorted(number for number, found in severities.items() if found == {"fail"}))
+
+
+def _new_xid(signals: Signals, *, any_of: Sequence[int] = (), none_of: Sequence[int] = ()) -> str:
+    """The last Xid, where it is one of these, or none of those, and has come in the last quarter of an hour.
+
+    The value stays until the driver is loaded anew: what counts is that it changed.
+    """
+    metric = signals.gpu("DCGM_FI_DEV_XID_ERRORS")
+    chosen = f"({' or '.join(f'{metric} == {number}' for number in any_of)})" if any_of else f"({metric} > 0)"
+    but = "".join(f" and ({metric} != {number})" for number in none_of)
+    return f"{chosen}{but} and (changes({metric}[15m]) > 0)"
 
 
 def _bare(expression: str) -> str:
