@@ -118,11 +118,14 @@ class LocalConversation(Conversation):
 
     def receive(self, timeout: float | None = None) -> bytes:
         assert self._process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            if not selector.select(timeout):
-                raise TimeoutError(f"nothing came within {timeout:g} s")
-        return os.read(self._process.stdout.fileno(), 1 << 20)
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._process.stdout, selectors.EVENT_READ)
+                if not selector.select(timeout):
+                    raise TimeoutError(f"nothing came within {timeout:g} s")
+            return os.read(self._process.stdout.fileno(), 1 << 20)
+        except ValueError as error:  # closed by another thread
+            raise _ended(self._program, self._where, self.errors) from error
 
     def send(self, data: bytes) -> None:
         assert self._process.stdin is not None

@@ -71,3 +71,12 @@ def test_programs_that_are_not_there_or_have_ended_are_errors_of_the_host(machin
         assert talk.line(20) is None
         with pytest.raises(OnecatError, match="has ended"):
             talk.send(b"x" * (1 << 20))
+
+
+def test_one_that_another_thread_has_closed_has_ended(machine: LocalMachine) -> None:
+    talk = machine.start(["sleep", "60"])
+    talk.close()
+    with pytest.raises(OnecatError, match="sleep has ended"):
+        talk.receive(1)
+    with pytest.raises(OnecatError, match="sleep has ended"):
+        talk.line(1)
