@@ -11,6 +11,7 @@ import typer
 
 from onecat.cli import console
 from onecat.cli.machines import HostOption
+from onecat.cli.main import INTERRUPTED
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, and releases.")] = False,
     lines: Annotated[
         int | None,
-        typer.Option("--lines", "-n", min=1, help="How many lines, of all hosts together; 100, with --since all."),
+        typer.Option("--lines", "-n", min=0, help="How many lines, of all hosts together; 100, with --since all."),
     ] = None,
     since: Annotated[
         str | None,
@@ -78,10 +79,15 @@ def logs(
         else:
             events = read_logs(opened.machines, opened.desk, wanted)
         losses = _Losses(opened)
-        if as_json:
-            _print_json(wanted.name, events, losses, live=follow)
-        else:
-            _print(events, losses, several_logs=nginx)
+        try:
+            if as_json:
+                _print_json(wanted.name, events, losses, live=follow)
+            else:
+                _print(events, losses, several_logs=nginx)
+        except KeyboardInterrupt:
+            if not follow:
+                raise
+            sys.exit(INTERRUPTED)  # the usual end: there is nothing to tell
         losses.tell_at_the_end(is_told=as_json and not follow)
 
 
@@ -144,7 +150,7 @@ def _pattern(text: str, ignore_case: bool) -> Pattern:
 def _print(events: Iterable[Event], losses: _Losses, *, several_logs: bool) -> None:
     from rich.console import Console
 
-    from onecat.live.logs import LeftOut, Loss
+    from onecat.live.logs import LeftOut, Loss, Opened
     from onecat.render import columns
     from onecat.render.logs import event_line, labels, left_out_line
 
@@ -154,7 +160,7 @@ def _print(events: Iterable[Event], losses: _Losses, *, several_logs: bool) -> N
     known = labels((), told, several_logs)
     width = 0
     if isinstance(events, list):
-        told_sources = (event.source for event in events if not isinstance(event, Loss | LeftOut))
+        told_sources = (event.source for event in events if not isinstance(event, Loss | LeftOut | Opened))
         known = labels(told_sources, told, several_logs)
         width = max(map(columns.width, known.values()), default=0)
     for event in events:
@@ -164,16 +170,17 @@ def _print(events: Iterable[Event], losses: _Losses, *, several_logs: bool) -> N
         if isinstance(event, LeftOut):
             print(left_out_line(event), file=sys.stderr, flush=True)
             continue
-        if event.source not in known:
-            known = labels((*known, event.source), told, several_logs)
+        if isinstance(event, Opened):
+            known = labels((*known, *event.sources), told, several_logs)
             width = max(map(columns.width, known.values()))
+            continue
         print(event_line(event, known[event.source], width, colours=colours), flush=not isinstance(events, list))
 
 
 def _print_json(name: str | None, events: Iterable[Event], losses: _Losses, *, live: bool) -> None:
     import json
 
-    from onecat.live.logs import Loss
+    from onecat.live.logs import Loss, Opened
     from onecat.render.logs import live_document, logs_document
 
     if not live:
@@ -184,6 +191,8 @@ def _print_json(name: str | None, events: Iterable[Event], losses: _Losses, *, l
         console.print_json(logs_document(name, found))
         return
     for event in events:
+        if isinstance(event, Opened):
+            continue
         print(json.dumps(live_document(name, event), ensure_ascii=True), flush=True)
         if isinstance(event, Loss):
             losses.add(event)

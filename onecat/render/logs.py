@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from onecat.live.logs import Entry, Event, Finding, LeftOut, Loss, Notice, Source
+from onecat.live.logs.records import Told
 from onecat.observe import Diagnosis, to_json
 from onecat.render import columns
 
@@ -92,7 +93,7 @@ def diagnosis_document(diagnosis: Diagnosis) -> dict[str, Any]:
     return document
 
 
-def live_document(deployment: str | None, event: Event) -> dict[str, Any]:
+def live_document(deployment: str | None, event: Told | LeftOut | Loss) -> dict[str, Any]:
     """One event while logs are followed, as a document of its own (`onecat.logs/1`)."""
     name = deployment if isinstance(event, Loss) else event.source.deployment
     head: dict[str, Any] = {"schema": SCHEMA, "deployment": name, "lines": []}

@@ -6,7 +6,7 @@ In: the hosts' machines and what is wanted. Out: `Event` records, as they come.
 from onecat.live.logs.history import read_logs
 from onecat.live.logs.live import follow_logs
 from onecat.live.logs.moments import parse_since
-from onecat.live.logs.records import Entry, Event, Finding, LeftOut, Loss, Notice, Source, Wanted
+from onecat.live.logs.records import Entry, Event, Finding, LeftOut, Loss, Notice, Opened, Source, Wanted
 
 __all__ = [
     "Entry",
@@ -15,6 +15,7 @@ __all__ = [
     "LeftOut",
     "Loss",
     "Notice",
+    "Opened",
     "Source",
     "Wanted",
     "follow_logs",

@@ -12,7 +12,7 @@ from onecat.deploy.releases import Outcome
 from onecat.errors import OnecatError
 from onecat.hosts import Desk, Machine
 from onecat.live.logs.merging import Merger
-from onecat.live.logs.records import Entry, Event, Finding, Loss, Notice, Source, Wanted
+from onecat.live.logs.records import Entry, Event, Finding, Loss, Notice, Opened, Source, Wanted
 from onecat.live.logs.selecting import MOST_LINES, Selection, last_of
 from onecat.live.logs.sources import Log, lost_error, newer_logs, open_logs
 
@@ -34,10 +34,10 @@ _BEGINS: Mapping[Outcome, str] = {
 
 @dataclass(frozen=True)
 class _Opened:
-    """A host's logs are about to be read: how many."""
+    """Logs of a host are about to be read."""
 
     host: str
-    count: int
+    sources: tuple[Source, ...]
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,8 @@ def _followed(following: _Following, machines: Sequence[Machine], desk: Desk, wa
                 (merger if past is None else past).add(message, now)
             elif isinstance(message, _Heard):
                 heard = now
+            elif isinstance(message, _Opened):
+                yield Opened(message.sources)
             elif isinstance(message, _Ended) and message.error is not None:
                 yield Loss(message.host, message.error)
         for machine in machines:
@@ -185,8 +187,8 @@ class _Following:
             if message.moment is not None and message.moment >= progress.begun:
                 progress.present.add(message.source)
         elif isinstance(message, _Opened):
-            progress.logs[host] = (progress.logs[host] or 0) + message.count
-            progress.opened += message.count
+            progress.logs[host] = (progress.logs[host] or 0) + len(message.sources)
+            progress.opened += len(message.sources)
         elif isinstance(message, _Ended) and message.error is not None:
             self._lost.add(host)
             progress.logs[host] = 0
@@ -202,7 +204,7 @@ class _Following:
             return
         known = self._releases[machine.name]
         known.update(each.reader.source.release for each in logs if each.reader.source.release is not None)
-        self._put(_Opened(machine.name, len(logs)))
+        self._put(_Opened(machine.name, tuple(log.reader.source for log in logs)))
         self._start(machine, logs)
         source = logs[0].reader.source
         while self._wanted.release is None and not self.is_over.wait(LOOK_SECONDS):
@@ -221,7 +223,7 @@ class _Following:
             if not newer:
                 return
             known.update(release.number for _, release in newer)
-            self._put(_Opened(machine.name, len(newer)))
+            self._put(_Opened(machine.name, tuple(log.reader.source for log, _ in newer)))
             for log, release in newer:
                 self._put(Notice(log.reader.source, _BEGINS[release.outcome].format(release.number)))
         self._start(machine, [log for log, _ in newer], all_lines=True)

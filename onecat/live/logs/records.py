@@ -42,6 +42,13 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Opened:
+    """Logs that are followed from now on."""
+
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True)
 class Notice:
     """What happens to a log while it is followed: another release's begins, or it ends."""
 
@@ -68,7 +75,7 @@ class Loss:
 
 Told = Entry | Finding | Notice
 """What has its place among the lines of a log."""
-Event = Told | LeftOut | Loss
+Event = Told | Opened | LeftOut | Loss
 
 
 @dataclass(frozen=True)
@@ -89,5 +96,5 @@ class Wanted:
 
     @property
     def count(self) -> int | None:
-        """How many of its last lines have to be read of each log for what is wanted; None: all."""
-        return None if self.pattern is not None else self.lines
+        """How many of its last lines, at least one, have to be read of each log for what is wanted; None: all."""
+        return None if self.pattern is not None or self.lines is None else max(1, self.lines)

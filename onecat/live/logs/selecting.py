@@ -76,4 +76,9 @@ def last_of(events: Sequence[Told], count: int | None, begun: float | None = Non
         for index, event in enumerate(events)
         if isinstance(event, Entry) and (begun is None or event.moment is None or event.moment < begun)
     ]
-    return list(events[old[-count] :] if len(old) > count else events)
+    if len(old) <= count:
+        return list(events)
+    begin = old[-count] if count else old[-1] + 1
+    while not count and begin < len(events) and isinstance(events[begin], Finding):
+        begin += 1  # what the last of the lines that are not told means
+    return list(events[begin:])

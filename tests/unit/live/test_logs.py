@@ -155,6 +155,7 @@ def test_since_and_grep_choose_lines_and_the_last_of_these_are_told() -> None:
 
 def test_lines_that_came_while_the_past_was_read_are_not_cut_off() -> None:
     found = entries(ONE, at(1), at(2), at(3), at(4))
+    assert last_of(found, 0) == []
     told = last_of(found, 1, moment_of(at(3)))
     assert [event.text for event in told if isinstance(event, Entry)] == [at(2), at(3), at(4)]
 
