@@ -87,6 +87,7 @@ def test_a_host_without_a_deployment_shows_itself(onecat: Onecat) -> None:
     once = onecat("top", "--once", "--interval", "0.2").expect(0)
     assert "GPUs: no NVIDIA driver: libnvidia-ml.so.1 was not found" in once.stdout
     assert "local  " in once.stdout and "RAM" in once.stdout
+    assert "server: nothing is deployed here" in once.stdout
     wrong = onecat("top", "nosuch", "--once")
     assert wrong.code == 2 and "there is no deployment nosuch" in wrong.stderr
 

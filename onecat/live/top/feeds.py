@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onecat.errors import OnecatError
@@ -116,7 +116,7 @@ class Feeds:
             self._talks[machine.name] = talk
             try:
                 for sample in read_samples(talk, machine.name, self._interval):
-                    yield sample
+                    yield _with_note(sample, watched)
                     if self._over.is_set():
                         return
                     if watched is None or watched.metrics_url is None or sample.engine is not None:
@@ -131,6 +131,13 @@ class Feeds:
 
 class _LookAgain(Exception):
     """What is watched may have changed."""
+
+
+def _with_note(sample: Sample, watched: Watched | None) -> Sample:
+    """The sample with the reason why no server is watched."""
+    if watched is None or watched.note is None:
+        return sample
+    return replace(sample, notes=(*sample.notes, ("server", watched.note)))
 
 
 def _words(failure: Exception) -> str:

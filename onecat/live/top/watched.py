@@ -53,7 +53,7 @@ def watched_on(machine: Machine, name: str | None, *, required: bool = False) ->
             return Watched(note=f"{name} is not deployed here")
     release = store.current()
     if release is None:
-        return Watched(store.name, note=f"{store.name} has no release that serves")
+        return Watched(store.name, note=f"{store.name} has no release that serves: onecat status {store.name}")
     pid = server_of(machine, release).state().pid
     return Watched(
         store.name,
