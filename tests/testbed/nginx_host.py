@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from onecat.deploy.proxies.program import master_state
-from onecat.hosts import Completed, LocalMachine
+from onecat.hosts import Completed, Conversation, LocalMachine
 
 SOMEBODY = """server {
     listen 127.0.0.1:%d;
@@ -47,6 +47,9 @@ class NginxHost(LocalMachine):
 
     def run(self, argv: Sequence[str], **options: Any) -> Completed:
         return super().run(["nsenter", "-t", str(self.pid), "-m", "--", *argv], **options)
+
+    def start(self, argv: Sequence[str]) -> Conversation:
+        return super().start(["nsenter", "-t", str(self.pid), "-m", "--", *argv])
 
     def path(self, path: str) -> Path:
         """Where a file of the host is found from outside."""

@@ -19,6 +19,8 @@ from onecat.deploy.proxies.host import HostNginx
 from onecat.deploy.site import Site, Upstream
 from onecat.deploy.store import DeploymentStore
 from onecat.errors import OnecatError
+from onecat.live.logs import Wanted
+from onecat.live.logs.sources import open_logs
 from onecat.paths import Home
 from tests.testbed.deployments import SmallDeployment
 from tests.testbed.nginx_host import NginxHost, running_nginx_host
@@ -248,6 +250,16 @@ def test_releases_follow_one_another_behind_the_hosts_nginx(host: NginxHost, tin
     assert status(host.others_port, NAME) == 200
     found = small.status()
     assert (found.state, found.proxy) == ("serving", "host")
+    by_stream = {each.reader.source.stream: each.lines for each in open_logs(host, Wanted("demo", nginx=True))}
+    assert '"status":200' in by_stream["nginx access"].last_lines(1)[0].replace(" ", "")
+    follow = by_stream["nginx error"].follow(1)
+    assert host.run(["sh", "-c", "echo somebody writes >> /var/log/nginx/error.log"]).exit_code == 0
+    assert next(line for line in follow if "somebody" in line) == "somebody writes"
+    follow.close()  # type: ignore[attr-defined]
+    host.is_root = False
+    with pytest.raises(OnecatError, match="the logs of the host's nginx are root's"):
+        open_logs(host, Wanted("demo", nginx=True))
+    host.is_root = True
     theirs = host.path("/etc/nginx/sites-enabled/somebody")
     good = theirs.read_text()
     theirs.write_text(good + "nonsense on;\n")
