@@ -90,7 +90,7 @@ def _compared(
 def _document(found: list[Comparison]) -> dict[str, Any]:
     """The onecat.diff/1 document, without secrets: lines of files and environments may hold some."""
     from onecat.deploy import comparison_document
-    from onecat.render.redaction import without_secrets
+    from onecat.observe.secrets import without_secrets
 
     document = {"schema": "onecat.diff/1", "deployments": [comparison_document(each) for each in found]}
     for each in document["deployments"]:

@@ -8,12 +8,17 @@ from collections.abc import Iterable, Mapping
 from onecat.observe.lines import LogLine
 from onecat.observe.lookups import LOOKUPS, Known
 from onecat.observe.moments import moment
+from onecat.observe.patterns import Match
 from onecat.observe.records import Diagnosis, Evidence, Standing
 from onecat.observe.runs import Found
+from onecat.observe.secrets import without_secrets
 from onecat.observe.tracebacks import Chain
 
 _LONGEST_EVIDENCE = 400
 _BEFORE_MATCH = 120
+_LONGEST_VALUE = 400
+_CONTEXT = 4096
+"""Characters around a match in which secrets are looked for: the name of a secret may stand before what is told."""
 _SEVERITIES = ("info", "warn", "fail")
 # A cause may be written shortly after what it causes, as workers' tracebacks come after the executor's word that they
 # died, and not long before: PyTorch's watchdogs wait at most 30 min for a process that is gone.
@@ -89,18 +94,46 @@ def tell(found: Found, standing: Standing, chain: Chain | None = None) -> Diagno
     )
 
 
+def values_of(match: Match, text: str) -> dict[str, str]:
+    """What the named groups of a match captured, without secrets, each of at most 400 characters.
+
+    Parameters:
+        text: in which it was found.
+    """
+    begin, end = match.span()
+    around = text[max(0, begin - _CONTEXT) : min(end, begin + _CONTEXT) + _CONTEXT]
+    safe = without_secrets(around)
+    again = match.re.search(safe) if safe != around else None
+    values = (match if again is None else again).groupdict()
+    return {name.rstrip("0123456789"): _short(without_secrets(value)) for name, value in values.items() if value}
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 3] + "..."
+
+
 def evidence_of(line: LogLine, file: str | None, matched: str = "") -> Evidence:
-    """A line as evidence; of a long one the part around what matched, of a progress bar its step."""
+    """A line as evidence, without secrets; of a long one the part around what matched, of a progress bar its step."""
     text = line.plain
     position = max(0, text.find(matched)) if matched else 0
     begin = text.rfind("\r", 0, position) + 1
     end = text.find("\r", position + len(matched))
     text, position = text[begin : len(text) if end < 0 else end], position - begin
+    start = max(0, position - _CONTEXT)
+    is_cut = start > 0, position + 2 * _CONTEXT < len(text)
+    text, position = text[start : position + 2 * _CONTEXT], position - start
+    matched = matched[:_LONGEST_EVIDENCE]
+    safe = without_secrets(text)
+    if safe != text:
+        text, position, matched = safe, len(without_secrets(text[:position])), without_secrets(matched)
     if len(text) > _LONGEST_EVIDENCE:
         start = max(0, min(position - _BEFORE_MATCH, len(text) - _LONGEST_EVIDENCE))
         rest = text[start : start + _LONGEST_EVIDENCE]
-        text = ("..." if start else "") + rest.strip() + ("..." if start + len(rest) < len(text) else "")
-    return Evidence(line.number, text.strip(), file, matched[:_LONGEST_EVIDENCE].strip() or None)
+        is_cut = start > 0 or is_cut[0], start + len(rest) < len(text) or is_cut[1]
+        text = rest
+    text = ("..." if is_cut[0] else "") + text.strip() + ("..." if is_cut[1] else "")
+    matched = matched.strip()
+    return Evidence(line.number, text, file, matched if matched and matched in text else None)
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:

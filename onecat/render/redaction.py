@@ -18,29 +18,11 @@ from typing import Any, Literal
 
 from onecat.facts import Facts
 from onecat.knowledge.tables import table
-
-SECRET = "[redacted]"
+from onecat.observe.secrets import SECRET, without_secrets
 
 _ANCHORS = frozenset(("site-packages", "dist-packages", "vllm-workspace"))
 _HOMES = frozenset(("home", "Users"))
 
-_PEM = re.compile(r"-----BEGIN [^-\n]{1,60}-----.*?(?:-----END [^-\n]{1,60}-----|\Z)", re.DOTALL)
-_URL = re.compile(
-    r"\b(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{1,20})://(?:(?P<login>[^\s/@'\"<>]*)@)?"
-    r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s/:?#'\"<>,;)\]}\\]*)(?P<port>:\d+)?(?P<rest>[/?#][^\s'\"<>]*)?"
-)
-_TOKEN = re.compile(
-    r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{6,}|\bhf_[A-Za-z0-9]{4,}|\bnvapi-[A-Za-z0-9_-]{4,}|\bgh[a-z]_[A-Za-z0-9]{6,}"
-    r"|\bgithub_pat_\w{6,}|\bglpat-[\w-]{6,}|\bxox[a-z]-[\w-]{6,}|\bA[KS]IA[0-9A-Z]{8,}|\beyJ[\w-]{6,}(?:\.[\w-]*){0,2}"
-    r"|\bAIza[\w-]{10,}|\bssh-(?:rsa|ed25519|dss) [A-Za-z0-9+/=]{8,}(?: \S+)?"
-)
-_AUTHORIZATION = re.compile(
-    r"(?i)\b(bearer|basic|digest|token)(\s+)(?=[^\s'\",;]*\d)[^\s'\",;]{6,}|\b(authorization['\"]?\s*[:=]\s*).+"
-)
-_BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s'\",;]+")
-_SECRET_NAME = r"(?i)(?<![\w.-])([\w.-]{0,40}?(?:key|token|secret|password|passwd|pwd|passphrase|credentials?|cookie))"
-_NAMED_SECRET = re.compile(_SECRET_NAME + r"(['\"]?\s*[:=]\s*)(b?'[^']*'|b?\"[^\"]*\"|[^\s,;)}\]&]+)")
-_SPACED_SECRET = re.compile(_SECRET_NAME + r"(\s+)([^\s-][^\s,;)}\]&]*)")
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+%-]+@(?!sha256:)[\w-]+(?:\.[\w-]+)*(?![\w@])(?::[\w./~-]+\.git\b)?")
 _UUID = re.compile(
     r"\b(?P<kind>(?:MIG-)?GPU-|MIG-)[0-9A-Fa-f][0-9A-Fa-f-]{6,}(?:/\d+/\d+)?"
@@ -81,19 +63,6 @@ def _harmless_words() -> dict[str, frozenset[str]]:
     return {kind: frozenset(words.split()) for kind, words in table("harmless_words.yaml").items()}
 
 
-def without_secrets(text: str) -> str:
-    """A text without secrets; names and addresses stay."""
-    text = _PEM.sub(SECRET, text)
-    text = _URL.sub(
-        lambda found: found[0].replace(f"{found['login']}@", f"{SECRET}@") if found["login"] else found[0], text
-    )
-    text = _TOKEN.sub(SECRET, text)
-    text = _AUTHORIZATION.sub(lambda found: f"{found[3] or found[1] + found[2]}{SECRET}", text)
-    text = _BEARER.sub(lambda found: f"{found[1]}{SECRET}", text)
-    text = _NAMED_SECRET.sub(_named_secret, text)
-    return _SPACED_SECRET.sub(_spaced_secret, text)
-
-
 class Redactor:
     """Knows the names on one host and gives each its pseudonym.
 
@@ -121,13 +90,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A text without secrets, names and addresses."""
-        text = _PEM.sub(SECRET, text)
-        text = _URL.sub(self._url, text)
-        text = _TOKEN.sub(SECRET, text)
-        text = _AUTHORIZATION.sub(lambda found: f"{found[3] or found[1] + found[2]}{SECRET}", text)
-        text = _BEARER.sub(lambda found: f"{found[1]}{SECRET}", text)
-        text = _NAMED_SECRET.sub(_named_secret, text)
-        text = _SPACED_SECRET.sub(_spaced_secret, text)
+        text = without_secrets(text, self._url)
         text = _EMAIL.sub(self._email, text)
         text = _UUID.sub(self._uuid, text)
         text = _MAC.sub(lambda found: self._pseudonym("mac", found[0].lower()), text)
@@ -309,20 +272,6 @@ class Redactor:
         if found.re is _FORTY and any(map(str.isdigit, word)) and not word.islower() and not word.isupper():
             return self._pseudonym("id", word)
         return word
-
-
-def _without_login(found: re.Match[str]) -> str:
-    return found[0].replace(f"{found['login']}@", f"{SECRET}@", 1) if found["login"] else found[0]
-
-
-def _named_secret(found: re.Match[str]) -> str:
-    return found[0] if SECRET.startswith(found[3]) else f"{found[1]}{found[2]}{SECRET}"
-
-
-def _spaced_secret(found: re.Match[str]) -> str:
-    """What follows an option such as --api-key; in prose only what looks like no word."""
-    is_word = not found[1].startswith("-") and not re.search(r"\d", found[3])
-    return found[0] if is_word or SECRET.startswith(found[3]) else f"{found[1]}{found[2]}{SECRET}"
 
 
 def _bare_host(name: str) -> str:

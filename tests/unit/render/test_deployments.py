@@ -12,6 +12,7 @@ from onecat.deploy.overview import CanaryShare, Overview, overviews_exit
 from onecat.errors import ExitCode
 from onecat.observe.choices import EngineChoices, Kernel
 from onecat.observe.expectations import Expected, surprises
+from onecat.observe.secrets import without_secrets
 from onecat.render import columns
 from onecat.render.comparisons import comparison_lines
 from onecat.render.deployments import (
@@ -23,7 +24,6 @@ from onecat.render.deployments import (
     status_lines,
     view_lines,
 )
-from onecat.render.redaction import without_secrets
 
 NOON = datetime(2026, 11, 30, 12, 0, 1, tzinfo=timezone.utc)
 CHOSEN = EngineChoices(
