@@ -16,7 +16,7 @@ from onecat.observe.lines import COLOUR_BYTES, COLOUR_JSON
 
 BLOCK_BYTES = 1 << 20
 """Least size of a block of a long log."""
-LONGEST_LINE = 4 << 20
+LONGEST_LINE = 2 << 20
 """Bytes; a longer line comes in pieces of this size."""
 OVERLAP = 64 << 10
 """Bytes that two pieces of a line have in common. A match up to so long is seen wherever the cut is; only one that is

@@ -9,8 +9,6 @@ from __future__ import annotations
 import bisect
 import contextlib
 import functools
-import itertools
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import get_args
@@ -18,23 +16,24 @@ from typing import get_args
 from onecat.observe import marks
 from onecat.observe.ahead import done_ahead, threads_to_use
 from onecat.observe.blocks import Block, block_of_lines, blocks_of_bytes, blocks_of_lines
-from onecat.observe.finder import NO_WORD, Candidate, Finder, Search, Words
+from onecat.observe.finder import BEGIN, Candidate, Finder, Place, Search, Words
 from onecat.observe.lines import LogLine, plain, read_line
 from onecat.observe.patterns import Match, Pattern, compile_pattern
 from onecat.observe.raw_forms import raw_pattern
 from onecat.observe.records import Diagnosis, Evidence, Signature, SignatureTable, Standing
 from onecat.observe.runs import MOST_EVIDENCE, Found, Partial, Run, Source, Sources
 from onecat.observe.signatures import load_signatures
+from onecat.observe.starts import RepeatedStarts
 from onecat.observe.surroundings import Passage as Surrounding
 from onecat.observe.surroundings import Surroundings
-from onecat.observe.telling import evidence_of, explained, ranked, tell
+from onecat.observe.telling import evidence_of, explained, ranked, tell, values_of
 from onecat.observe.tracebacks import Chain, chains
 from onecat.observe.words import required_words
 
 __all__ = ["Diagnoser", "diagnose", "plain"]
 
 _PRECEDING_LINES = 60
-_AHEAD_BYTES = 3 << 20
+_AHEAD_BYTES = 2 << 20
 """How much of a log is searched before it is looked at."""
 _ENOUGH = 40
 """Hits of a signature after which it is looked for no more until the server starts again."""
@@ -43,9 +42,6 @@ _PROCESSES = 64
 _HEAD_BYTES = 2000
 _PASSAGES = "#passages"
 _BEFORE = "#before "
-_MANY = 50
-_LAST_STARTS = 3
-_OFTEN = 5
 # The files of vLLM that log what users write and are answered: entrypoints/logger.py, later request_logger.py.
 _LOGS_REQUESTS = ("logger.py:", "request_logger.py:")
 
@@ -60,7 +56,6 @@ class _Rules:
         self.benign_raw = raw_pattern(*table.benign) if table.benign else None
         self.passages = table.passages
         self.following = frozenset(signature.id for signature in table.signatures if signature.preceded_by)
-        self.start = required_words(marks.START)
         self.before = frozenset(
             word
             for signature in table.signatures
@@ -88,15 +83,16 @@ class Diagnoser:
         self._rules = _own_rules() if table is None else _Rules(table)
         self._finder = Finder(self._rules.words)
         self._sources = Sources()
+        self._starts = RepeatedStarts(self._means_nothing)
         self._surroundings = Surroundings()
         self._excess: dict[str, int] = {}
         self._order = 0
         self._following: dict[str, int] = {}
-        self._seen: Counter[str] = Counter()
         self._next_line = 1
         self._file: str | None = None
         self._head = b""
         self._new: list[Diagnosis] = []
+        self._tells_new = True
 
     def feed(self, line: str) -> tuple[Diagnosis, ...]:
         """Read the next line; what is newly known after it, less what an earlier diagnosis explains."""
@@ -128,17 +124,19 @@ class Diagnoser:
                 size += len(chunk)
                 yield chunk
 
-        def searched(block: Block) -> tuple[Search, list[tuple[int, int]]]:
+        def searched(block: Block) -> tuple[Search, list[Place]]:
             search = self._finder.search
             return search, search.places(block.text)
 
         blocks = blocks_of_bytes(counted())
         ahead = done_ahead(blocks, searched, lambda block: len(block.text), _AHEAD_BYTES, self._threads)
+        # What is new in a whole log is not asked for before its end.
+        self._tells_new = False
         with contextlib.closing(ahead):
             for block, (search, places) in ahead:
                 # Blocks before this one may have changed what is searched for.
                 self._read(block, places if search is self._finder.search else None)
-        self._new.clear()
+        self._tells_new = True
         return size
 
     def finish(self, every: bool = False) -> tuple[Diagnosis, ...]:
@@ -183,13 +181,13 @@ class Diagnoser:
             if _fits(source.run.version, each.signature):
                 yield each
 
-    def _read(self, block: Block, places: list[tuple[int, int]] | None = None) -> None:
+    def _read(self, block: Block, places: list[Place] | None = None) -> None:
         """Read the next block. places: what the present search finds in it, where that is known."""
         text, number, counted = block.text, block.first_line, 0
         places = self._finder.search.places(text) if places is None else places
         self._surroundings.begin(text)
         self._finder.pause(name for name in self._rules.following if self._following.get(name, 0) < number)
-        places = self._worth_a_look(places, text)
+        places = self._starts.left_out(places, self._finder.words, text)
         candidates = iter(self._finder.candidates(text, places))
         while (candidate := next(candidates, None)) is not None:
             number += text.count(b"\n", counted, candidate.begin)
@@ -197,7 +195,7 @@ class Diagnoser:
             if self._finder.is_paused and not self._rules.before.isdisjoint(candidate.words):
                 # Signatures that must follow this line count from it on.
                 self._finder.pause(())
-                rest = bisect.bisect_left(places, (candidate.begin, NO_WORD))
+                rest = bisect.bisect_left(places, candidate.begin, key=BEGIN)
                 candidates = iter(self._finder.candidates(text, places[rest:], candidate.begin))
                 continue
             names = self._finder.names(candidate, text)
@@ -207,36 +205,6 @@ class Diagnoser:
             self._head = text[text.rfind(b"\n") + 1 :][:_HEAD_BYTES]
         self._surroundings.end(text)
         self._finder.learn(len(text))
-
-    def _worth_a_look(self, places: list[tuple[int, int]], text: bytes) -> list[tuple[int, int]]:
-        """Without starts of the server like many before them, which other starts in the same block got over.
-
-        They tell nothing: what they hold was looked at in other starts, and it is the last ones that count.
-        """
-        if self._sources.are_several or len(places) < _MANY:
-            return places
-        words = self._finder.words
-        beginning = {index for index, word in enumerate(words) if word in self._rules.start}
-        found = [index for index, (_, word) in enumerate(places) if word in beginning]
-        starts = (
-            [index for index in found if self._is_start(text, places[index][0])] if len(found) > _LAST_STARTS else []
-        )
-        if len(starts) <= _LAST_STARTS:
-            return places
-        kept = places[: starts[0]]
-        for begin, end in itertools.pairwise(starts[:-_LAST_STARTS]):
-            held = {word for _, word in places[begin:end]}
-            if NO_WORD in held or any(self._seen[words[word]] < _OFTEN for word in held):
-                self._seen.update(words[word] for word in held if word != NO_WORD)
-                kept += places[begin:end]
-        return kept + places[starts[-_LAST_STARTS - 1] :]
-
-    def _is_start(self, text: bytes, position: int) -> bool:
-        begin = text.rfind(b"\n", max(0, position - _HEAD_BYTES), position) + 1
-        if begin == 0 and position > _HEAD_BYTES:
-            return False
-        line = read_line(text[begin : position + _HEAD_BYTES].partition(b"\n")[0].decode("utf-8", "replace"))
-        return marks.START.search(line.text) is not None and not self._means_nothing(line)
 
     def _look(self, number: int, names: set[str], candidate: Candidate, block: Block) -> None:
         begin, end = candidate.begin, candidate.end
@@ -259,10 +227,12 @@ class Diagnoser:
         place = (block.text, begin, end)
         self._mark(source, line, names, place)
         run = source.run
-        if not self._in_passage(run, line, names) and not self._means_nothing(line):
-            for name in names:
-                if name in self._rules.signatures:
-                    self._try(run, self._rules.signatures[name], line, place)
+        if not self._in_passage(run, line, names):
+            tried = [self._rules.signatures[name] for name in names if name in self._rules.signatures]
+            # What is benign in the head of a line was seen above.
+            means_nothing = _logs_request(line) if len(raw) <= _HEAD_BYTES else self._means_nothing(line)
+            for signature in tried if not means_nothing else ():
+                self._try(run, signature, line, place)
         if "#end" in names and marks.END.search(line.text):
             run.ended = True
 
@@ -302,7 +272,7 @@ class Diagnoser:
         return run.passage is not None
 
     def _means_nothing(self, line: LogLine) -> bool:
-        if line.file is not None and line.file.rpartition("/")[2].startswith(_LOGS_REQUESTS):
+        if _logs_request(line):
             return True
         return self._rules.benign is not None and self._rules.benign.search(line.plain) is not None
 
@@ -312,7 +282,11 @@ class Diagnoser:
             hit = _sequence(run, signature, line)
         else:
             match = _hit(signature, line.text)
-            hit = None if match is None else Partial(line.number, ((line, str(match.group())),), _values(match))
+            hit = (
+                None
+                if match is None
+                else Partial(line.number, ((line, str(match.group())),), values_of(match, line.text))
+            )
         if hit is None or any(pattern.search(line.text) for pattern in signature.excluded):
             return
         found = run.found.get(name)
@@ -329,7 +303,12 @@ class Diagnoser:
             if self._excess[name] == _ENOUGH:
                 self._finder.leave_out(name)
         found.count += 1
-        if found.count == 1 and _fits(run.version, signature) and not explained(found, run.found.values()):
+        if (
+            self._tells_new
+            and found.count == 1
+            and _fits(run.version, signature)
+            and not explained(found, run.found.values())
+        ):
             self._new.append(tell(found, "harmless" if signature.severity == "info" else "cause"))
 
     def _chain(self, found: Found) -> Chain | None:
@@ -375,13 +354,14 @@ def _any_of(patterns: Iterable[Pattern]) -> Pattern | None:
     return compile_pattern("|".join(texts)) if texts else None
 
 
+def _logs_request(line: LogLine) -> bool:
+    """Whether a line is one that tells what users wrote."""
+    return line.file is not None and line.file.rpartition("/")[2].startswith(_LOGS_REQUESTS)
+
+
 def _hit(signature: Signature, text: str) -> Match | None:
     hits = (pattern.search(text) for pattern in signature.patterns)
     return next((match for match in hits if match is not None), None)
-
-
-def _values(match: Match) -> dict[str, str]:
-    return {name.rstrip("0123456789"): value for name, value in match.groupdict().items() if value}
 
 
 def _sequence(run: Run, signature: Signature, line: LogLine) -> Partial | None:
@@ -406,7 +386,7 @@ def _sequence(run: Run, signature: Signature, line: LogLine) -> Partial | None:
             if before is None or line.number - before.first > signature.within:
                 continue
             hits = (*before.hits, (line, str(match.group())))
-            step = Partial(before.first, hits, {**before.values, **_values(match)})
+            step = Partial(before.first, hits, {**before.values, **values_of(match, line.text)})
             if length == len(signature.sequence):
                 for each in processes:
                     run.reached.pop((signature.id, each), None)

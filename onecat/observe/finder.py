@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
@@ -28,13 +29,20 @@ _LONG_LOG_BYTES = 8 << 20
 NO_WORD = -1
 """Stands for a pattern whose words are given up."""
 
+Place = tuple[int, int, int]
+"""The index of a word, or NO_WORD, and where it begins and ends."""
+
+
+BEGIN = operator.itemgetter(1)
+"""Of a place, where it begins."""
+
 
 class Candidate(NamedTuple):
     """A line that holds words of patterns. begin, end: its place in the block's text."""
 
     begin: int
     end: int
-    words: frozenset[str]
+    words: Set[str]
 
 
 class Words:
@@ -81,14 +89,13 @@ class Search:
         groups = range(0, len(distinct), _PATTERNS_AT_ONCE)
         self._exact = [raw_pattern(*distinct[begin : begin + _PATTERNS_AT_ONCE]) for begin in groups]
 
-    def places(self, text: bytes) -> list[tuple[int, int]]:
-        """Where words begin, and which, by their index; where patterns begin, with NO_WORD. In order of lines."""
-        hits: list[tuple[int, int, int]] = self._automaton.find_matches_as_indexes(text, overlapping=True)
-        places = [(begin, word) for word, begin, _ in hits]
+    def places(self, text: bytes) -> list[Place]:
+        """Where words are, and patterns; in order of lines."""
+        places: list[Place] = self._automaton.find_matches_as_indexes(text, overlapping=True)
         if self._exact:
             for pattern in self._exact:
-                places += [(match.start(), NO_WORD) for match in pattern.finditer(text)]
-            places.sort()
+                places += [(NO_WORD, *match.span()) for match in pattern.finditer(text)]
+            places.sort(key=BEGIN)
         return places
 
 
@@ -147,7 +154,7 @@ class Finder:
         """The words that are searched for now."""
         return self._search.words
 
-    def candidates(self, text: bytes, places: Sequence[tuple[int, int]], end: int = 0) -> list[Candidate]:
+    def candidates(self, text: bytes, places: Sequence[Place], end: int = 0) -> list[Candidate]:
         """The lines of a block's text in which these places are, in order.
 
         Parameters:
@@ -155,26 +162,24 @@ class Finder:
             end: of the line before the first.
         """
         words = self._search.words
+        idle = {index for index, word in enumerate(words) if word in self._idle}
+        wanted = [place for place in places if place[0] not in idle] if idle else places
+        self._superfluous += len(places) - len(wanted)
         found: list[Candidate] = []
-        index, count = 0, len(places)
-        while index < count:
-            position = places[index][0]
-            begin = text.rfind(b"\n", end, position) + 1 or end
-            end = text.find(b"\n", position)
-            end = len(text) if end < 0 else end
-            held: set[str] = set()
-            while index < count and places[index][0] < end:
-                word = places[index][1]
-                if word == NO_WORD:
-                    every = self._words.search
-                    held.update(every.words[each] for _, each in every.places(text[begin:end]))
-                else:
-                    held.add(words[word])
-                index += 1
-            if held <= self._idle:
-                self._superfluous += 1
+        held: set[str] = set()
+        line_end = -1
+        for word, position, _ in wanted:
+            if position >= line_end:
+                begin = text.rfind(b"\n", end, position) + 1 or end
+                end = text.find(b"\n", position)
+                end = line_end = len(text) if end < 0 else end
+                held = set()
+                found.append(Candidate(begin, end, held))
+            if word == NO_WORD:
+                every = self._words.search
+                held.update(every.words[each] for each, _, _ in every.places(text[begin:end]))
             else:
-                found.append(Candidate(begin, end, frozenset(held)))
+                held.add(words[word])
         return found
 
     def names(self, candidate: Candidate, text: bytes) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import string
 from dataclasses import dataclass, field
 
 _LONGEST_HEAD = 600
@@ -33,43 +34,65 @@ _PLACE = r"(?P<file>[\w./-]{1,120}:\d{1,6})"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _AFTER_TIME = re.compile(r"(?P<source>[\w.-]{1,100}) (?P<process>[\w@./\\:-]{1,120}?(?:\[\d{1,10}\])|kernel): ")
 """What journald puts after its time, whose form is one of those below."""
+_DIGITS = string.digits
+_CAPITALS = string.ascii_uppercase
+_WORD = string.ascii_letters + string.digits + "_.-"
 _HEADS = tuple(
-    re.compile(form)
-    for form in (
+    (begins, re.compile(form))
+    for begins, form in (
         # RFC 3339 and its relatives; Python's asctime; with what follows in CRI's files (stdout F).
-        rf"(?P<time>\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?)(?: (?:stdout|stderr) [FP])?(?: |$)",
+        (
+            _DIGITS,
+            rf"(?P<time>\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?)(?: (?:stdout|stderr) [FP])?(?: |$)",
+        ),
         # vLLM: https://github.com/vllm-project/vllm/blob/v0.27.1/vllm/logger.py
-        rf"(?P<level>{_LEVEL}) (?P<time>(?:\d{{4}}-)?\d\d-\d\d {_CLOCK}) \[?{_PLACE}\](?: |$)",
+        (_CAPITALS, rf"(?P<level>{_LEVEL}) (?P<time>(?:\d{{4}}-)?\d\d-\d\d {_CLOCK}) \[?{_PLACE}\](?: |$)"),
         # Uvicorn
-        rf"(?P<level>{_LEVEL}): {{2,5}}",
+        (_CAPITALS, rf"(?P<level>{_LEVEL}): {{2,5}}"),
         # vLLM's processes and Ray's: (EngineCore pid=1) (RayWorkerProc pid=2, ip=10.0.0.2) (VllmWorker rank=0 pid=3)
-        r"(?P<process>\((?:[A-Za-z][\w.:-]{0,60} )?(?:rank=\d{1,6} )?pid=\d{1,10}(?:, ip=[\w.:]{1,45})?\))(?: |$)",
-        r"(?P<process>\((?:raylet|autoscaler)(?:, ip=[\w.:]{1,45})?\))(?: |$)",
+        (
+            "(",
+            r"(?P<process>\((?:[A-Za-z][\w.:-]{0,60} )?(?:rank=\d{1,6} )?pid=\d{1,10}(?:, ip=[\w.:]{1,45})?\))(?: |$)",
+        ),
+        ("(", r"(?P<process>\((?:raylet|autoscaler)(?:, ip=[\w.:]{1,45})?\))(?: |$)"),
         # torch.distributed's workers: [rank0]:
-        r"\[(?P<process>rank\d{1,6})\]:(?: |$|(?=\[))",
+        ("[", r"\[(?P<process>rank\d{1,6})\]:(?: |$|(?=\[))"),
         # c10's and glog's heads: [W1129 16:59:50.262538703 utils.cpp:68]
-        rf"\[?(?P<level>[IWEF])(?P<time>\d{{4}} {_CLOCK}) {{1,4}}(?:\d{{1,10}} )?{_PLACE}\](?: |$)",
+        (
+            "[IWEF",
+            rf"\[?(?P<level>[IWEF])(?P<time>\d{{4}} {_CLOCK}) {{1,4}}(?:\d{{1,10}} )?{_PLACE}\](?: |$)",
+        ),
         # NCCL: HOST:PID:TID [DEVICE] NCCL WARN
-        r"[\w.-]{1,100}:(?P<process>\d{1,10}):\d{1,10} \[\d{1,3}\] (?=NCCL )",
+        (_WORD, r"[\w.-]{1,100}:(?P<process>\d{1,10}):\d{1,10} \[\d{1,3}\] (?=NCCL )"),
         # nginx's error log: https://nginx.org/en/docs/ngx_core_module.html#error_log
-        rf"(?P<time>\d{{4}}/\d\d/\d\d {_CLOCK}) \[(?P<level>\w{{1,8}})\] (?P<process>\d{{1,10}})#\d{{1,10}}:(?: |$)",
+        (
+            _DIGITS,
+            rf"(?P<time>\d{{4}}/\d\d/\d\d {_CLOCK}) \[(?P<level>\w{{1,8}})\] "
+            r"(?P<process>\d{1,10})#\d{1,10}:(?: |$)",
+        ),
         # journald: short, short-precise, short-iso, short-monotonic, short-unix: HOST PROGRAM[PID]:
-        rf"(?P<time>[A-Z][a-z]{{2}} [ \d]\d {_CLOCK}) (?P<source>[\w.-]{{1,100}}) "
-        r"(?P<process>[\w@./\\:-]{1,120}?(?:\[\d{1,10}\])?): ",
-        r"\[ {0,8}\d{1,9}\.\d{3,6}\] ",
-        r"\d{10}\.\d{6} ",
+        (
+            _CAPITALS,
+            rf"(?P<time>[A-Z][a-z]{{2}} [ \d]\d {_CLOCK}) (?P<source>[\w.-]{{1,100}}) "
+            r"(?P<process>[\w@./\\:-]{1,120}?(?:\[\d{1,10}\])?): ",
+        ),
+        ("[", r"\[ {0,8}\d{1,9}\.\d{3,6}\] "),
+        (_DIGITS, r"\d{10}\.\d{6} "),
         # dmesg -T, and SGLang's [2026-11-29 16:59:51 TP0]
-        rf"\[[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ \d]\d {_CLOCK} \d{{4}}\] ",
-        rf"\[(?P<time>\d{{4}}-\d\d-\d\d[ T]{_CLOCK})(?: (?P<process>[A-Z]{{2}}\d[\w ]{{0,20}}))?\](?: |$)",
+        ("[", rf"\[[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ \d]\d {_CLOCK} \d{{4}}\] "),
+        ("[", rf"\[(?P<time>\d{{4}}-\d\d-\d\d[ T]{_CLOCK})(?: (?P<process>[A-Z]{{2}}\d[\w ]{{0,20}}))?\](?: |$)"),
         # Ascend's runtime: [ERROR] 2026-11-29-16:59:51 (PID:123, Device:0, RankID:0)
-        rf"\[(?P<level>[A-Z]{{4,8}})\] (?P<time>\d{{4}}-\d\d-\d\d-{_CLOCK}) (?P<process>\(PID:[^()]{{1,60}}\)) ",
+        ("[", rf"\[(?P<level>[A-Z]{{4,8}})\] (?P<time>\d{{4}}-\d\d-\d\d-{_CLOCK}) (?P<process>\(PID:[^()]{{1,60}}\)) "),
         # Compose and Kubernetes (kubectl logs --prefix), and onecat's own logs of several hosts.
-        r"(?P<source>[\w.-]{1,100}) {1,60}\|(?: |$)",
-        r"\[(?P<source>pod/[\w./-]{1,250})\](?: |$)",
+        (_WORD, r"(?P<source>[\w.-]{1,100}) {1,60}\|(?: |$)"),
+        ("[", r"\[(?P<source>pod/[\w./-]{1,250})\](?: |$)"),
         # Python's logging with names: - vllm.engine - ERROR -
-        rf"- (?P<file>[\w.]{{1,100}}) - (?P<level>{_LEVEL}) - ",
+        ("-", rf"- (?P<file>[\w.]{{1,100}}) - (?P<level>{_LEVEL}) - "),
     )
 )
+"""Forms of heads, each with the ASCII characters that it can begin with."""
+_ALL_HEADS = tuple(form for _, form in _HEADS)
+_HEADS_BY_FIRST = {chr(code): tuple(form for begins, form in _HEADS if chr(code) in begins) for code in range(128)}
 _LONGEST_ACCESS = 64 << 10
 # What a client may write freely: https://nginx.org/en/docs/http/ngx_http_log_module.html#log_format
 _ACCESS = re.compile(r'"(?:GET|POST|PUT|PATCH|HEAD|DELETE|OPTIONS) (?P<path>[^"]{0,8000}) HTTP/[\d.]{1,3}"')
@@ -104,17 +127,23 @@ class LogLine:
 
 def plain(line: str) -> str:
     """A log line without what a container engine or the supervisor put around it, and without colours."""
-    return _TIMESTAMP.sub("", _unwrapped(line)[0], count=1)
+    return _without_timestamp(_unwrapped(line)[0])
+
+
+def _without_timestamp(text: str) -> str:
+    match = _TIMESTAMP.match(text)
+    return text if match is None else text[match.end() :]
 
 
 def read_line(line: str, number: int = 0) -> LogLine:
     """What a line says."""
     text, found = _unwrapped(line)
-    bare = _TIMESTAMP.sub("", text, count=1)
+    bare = _without_timestamp(text)
     begin = 0
     head = text[:_LONGEST_HEAD]
     for _ in range(_MOST_HEADS):
-        for form in _HEADS if begin == 0 else (_AFTER_TIME, *_HEADS):
+        forms = _HEADS_BY_FIRST.get(head[begin : begin + 1], _ALL_HEADS)
+        for form in forms if begin == 0 else (_AFTER_TIME, *forms):
             match = form.match(head, begin)
             if match is not None and match.end() > begin:
                 for name, value in match.groupdict().items():

@@ -131,10 +131,6 @@ class Sources:
     def __iter__(self) -> Iterator[Source]:
         return iter(self._sources.values())
 
-    @property
-    def are_several(self) -> bool:
-        return len(self._sources) > 1
-
     def of(self, file: str | None, name: str | None) -> Source:
         key = (file, name)
         if key not in self._sources:
