@@ -21,16 +21,25 @@ _PARSER: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 1
 
 
 @functools.cache
+def parse(pattern: Pattern) -> Any:
+    """A pattern as a tree of operations, in the form of Python's own parser.
+
+    Raises ValueError for a pattern that only RE2 understands and Python's re does not.
+    """
+    try:
+        return _PARSER.parse(pattern.pattern)
+    except re.error as error:
+        raise ValueError(f"{error} (Python's syntax)") from error
+
+
+@functools.cache
 def required_words(pattern: Pattern) -> frozenset[str]:
     """Words of which at least one is in every text that a pattern matches; none when there are no such words.
 
     Ignores words of less than three characters, which would let too much through. Raises ValueError for a pattern that
     only RE2 understands and Python's re does not.
     """
-    try:
-        parsed = _PARSER.parse(pattern.pattern)
-    except re.error as error:
-        raise ValueError(f"{error} (Python's syntax)") from error
+    parsed = parse(pattern)
     return _words(parsed, bool(parsed.state.flags & re.IGNORECASE)) or frozenset()
 
 
