@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,9 @@ import pytest
 
 from onecat import deploy
 from onecat.errors import ExitCode
+from onecat.paths import Home
 from tests.testbed.deployments import SmallDeployment
+from tests.testbed.ports import free_port
 
 pytestmark = pytest.mark.testbed
 
@@ -76,13 +79,18 @@ def until(process: subprocess.Popen[str], text: str) -> list[str]:
     raise AssertionError(f"{text!r} never came: {seen}")
 
 
-@pytest.fixture
-def failing(small: SmallDeployment, tmp_path: Path) -> SmallDeployment:
-    """A deployment whose server has printed a failure that it got over."""
-    said = tmp_path / "said.log"
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, nginx: str) -> Iterator[SmallDeployment]:
+    """A deployment whose server has printed a failure that it got over; tests read it, and change nothing."""
+    folder = tmp_path_factory.mktemp("failing")
+    said = folder / "said.log"
     said.write_text(TRACEBACK)
-    small.up("--say-file", str(said))
-    return small
+    model = Path(shutil.copytree(tiny_model, folder / "tiny"))  # by which its processes are told from those of others
+    made = SmallDeployment(Home(folder / "data", folder / "cache"), model, free_port(), free_port())
+    made.up("--say-file", str(said))
+    yield made
+    deploy.down(made.store)
+    assert made.processes() == []
 
 
 def test_lines_with_what_they_mean(failing: SmallDeployment) -> None:
@@ -163,21 +171,21 @@ def test_it_goes_on_with_the_next_release_and_says_so(small: SmallDeployment) ->
         assert process.wait(20) == 0
 
 
-def test_a_host_that_cannot_be_reached_is_told_and_the_others_go_on(failing: SmallDeployment) -> None:
-    for words in ((), ("-f",)):
-        argv = ["--host", "local,nobody@127.0.0.1:1", *words]
-        if words:
-            with followed(failing, *argv[:2]) as process:
-                until(process, "local | ")
-                deploy.down(failing.store)
-                assert process.wait(20) == ExitCode.UNREACHABLE
-                assert process.stderr is not None
-                told = process.stderr.read()
-        else:
-            found = logs(failing, *argv)
-            assert found.returncode == ExitCode.UNREACHABLE
-            assert "local | 20" in found.stdout and "onecat: local: cause: " in found.stdout
-            told = found.stderr
+def test_a_host_that_cannot_be_reached_is_told_and_the_others_go_on(
+    failing: SmallDeployment, small: SmallDeployment
+) -> None:
+    hosts = ("--host", "local,nobody@127.0.0.1:1")
+    found = logs(failing, *hosts)
+    assert found.returncode == ExitCode.UNREACHABLE
+    assert "local | 20" in found.stdout and "onecat: local: cause: " in found.stdout
+    small.up()
+    with followed(small, *hosts) as process:
+        until(process, "local | ")
+        deploy.down(small.store)
+        assert process.wait(20) == ExitCode.UNREACHABLE
+        assert process.stderr is not None
+        live = process.stderr.read()
+    for told in (found.stderr, live):
         assert "no more logs from this host" in told and "1 of 2 hosts gave no logs to the end" in told
         assert "Traceback" not in told
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from onecat import deploy
 from onecat.deploy import unit_server
 from onecat.errors import ExitCode, OnecatError
 from onecat.hosts import SshMachine
+from onecat.live.logs import Wanted
+from onecat.live.logs.sources import open_logs
 from onecat.paths import Home
 from tests.testbed.deployments import SmallDeployment
 from tests.testbed.ssh_host import SshHost
@@ -98,6 +101,11 @@ def test_a_release_takes_over_from_another_and_a_bad_one_does_not(managed: UnitD
     assert (managed.status().state, managed.status().release) == ("serving", 2)
     assert managed.units() == {"onecat-demo-0002.service": "active"}
     assert any("Application startup complete" in line for line in deploy.last_lines(managed.store, 50))
+    (log,) = open_logs(managed.machine, Wanted("demo"))
+    assert log.reader.source.release == 2
+    read = list(log.lines.lines())
+    assert read and read == log.lines.last_lines(1000)[: len(read)]
+    assert list(log.lines.lines(time.time() + 60)) == []
     assert managed.host is not None
     managed.host.run(
         "sed", "-i", "s/RestartSec=1/RestartSec=7/", "/etc/systemd/system/onecat-demo-0002.service"
