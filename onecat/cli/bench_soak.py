@@ -115,7 +115,7 @@ def soak(
             file.close()
     note = f"it goes on by: onecat bench soak --resume {path}" if cut else ""
     options.print_experiment(options.read_back(path), path, as_json, verdict=verdict.document(), note=note)
-    raise typer.Exit(130 if cut else 1 if verdict.answer == "failed" else 0)
+    raise typer.Exit(130 if cut else 1 if verdict.answer in ("failed", "undecided") else 0)
 
 
 def _measure(driver: Any, target: Target, design: Design, file: ResultFile, path: Path) -> tuple[Verdict, bool]:
@@ -170,7 +170,7 @@ def _check_same_server(file: ResultFile, target: Target) -> None:
             f"({before.get('release')})",
             expected="the same server, for a verdict on it",
             next_steps=[
-                f"go back to it: onecat rollback {target.endpoint.label} {before.get('release')}",
+                f"go back to it: onecat rollback {target.endpoint.label} --to {before.get('release')}",
                 "or begin a new soak",
             ],
             code=ExitCode.NO,

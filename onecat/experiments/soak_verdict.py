@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,22 +18,26 @@ LEAST_SECONDS = 1800.0
 """Growth is told of any time, but judged only from half an hour on: before that a server still fills its caches."""
 SETTLING = 0.1
 """The first part of the readings that growth is not read from."""
-_UNKNOWN_MEMORY = "memory: not known"
+_UNDECIDED = "not shown either way"
 _LEAST_ANSWERS = 20
+_MOST_MORE_SECONDS, _MOST_FACTOR = 30 * DAY, 1e6
 
 # passed: all demands are kept. failed: one is not. unfinished: the time is not over. too-short: nothing speaks against
-# it, but growth cannot be judged.
-Answer = Literal["passed", "failed", "unfinished", "too-short"]
+# it, but growth is not judged yet. undecided: growth is known too badly to tell whether it keeps its limit.
+Answer = Literal["passed", "failed", "unfinished", "too-short", "undecided"]
 
 
 @dataclass(frozen=True)
 class Demand:
-    """One thing that was looked at. kept: None: it cannot be judged. text: what was found, in a sentence."""
+    """One thing that was looked at. kept: None: it cannot be judged. text: what was found, in a sentence. is_growth:
+    whether it is growth of memory that is known: the verdict waits until it can be judged.
+    """
 
     name: str
     kept: bool | None
     text: str
     estimate: Estimate | None = None
+    is_growth: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,7 @@ class Verdict:
             "failed": f"it did not stand the load: {', '.join(broken)}",
             "unfinished": f"unfinished after {lasted} of load",
             "too-short": f"nothing went wrong in {lasted} of load, which is too short to tell whether its memory grows",
+            "undecided": f"nothing went wrong in {lasted} of load, but growth of memory is not shown either way",
         }[self.answer]
 
     def document(self) -> dict[str, Any]:
@@ -100,8 +106,10 @@ def _answer(demands: Sequence[Demand]) -> Answer:
         return "failed"
     if not by_name["time"]:
         return "unfinished"
-    memory = next(each for each in demands if each.name == "memory")
-    return "too-short" if memory.kept is None and memory.text != _UNKNOWN_MEMORY else "passed"
+    unjudged = [each for each in demands if each.is_growth and each.kept is None]
+    if not unjudged:
+        return "passed"
+    return "undecided" if any(_UNDECIDED in each.text for each in unjudged) else "too-short"
 
 
 def _time(seconds: float, wanted: float) -> Demand:
@@ -149,18 +157,41 @@ def _growth(name: str, whose: str, samples: Sequence[dict[str, Any]], key: str, 
     grown = slope_interval([at for at, _ in settled], [value for _, value in settled])
     now = settled[-1][1]
     if grown.value is None or grown.low is None or grown.high is None:
-        return Demand(name, None, f"{name}: {now / MIB:.0f} MiB; {grown.note or 'too few readings to tell its growth'}")
+        why = grown.note or "too few readings to tell its growth"
+        return Demand(name, None, f"{name}: {now / MIB:.0f} MiB; {why}", is_growth=True)
     by_hour = grown.scaled(3600 / MIB)
     text = (
         f"{name}: {whose}: {now / MIB:.0f} MiB, growing by {by_hour.value:+.2f} MiB an hour "
         f"(95 % interval {by_hour.low:+.2f} to {by_hour.high:+.2f})"
     )
     if span < LEAST_SECONDS:
-        return Demand(name, None, f"{text}; judged from {duration(LEAST_SECONDS)} on", by_hour)
-    # A leak is told only where chance does not explain it: all of the interval lies above the limit.
-    mean = sum(value for _, value in settled) / len(settled)
-    is_leak = grown.low * DAY > mean * limit / 100
-    return Demand(name, not is_leak, f"{text}; at most {limit:g} % a day allowed", by_hour)
+        return Demand(name, None, f"{text}; judged from {duration(LEAST_SECONDS)} on", by_hour, True)
+    # Neither a leak nor its absence is told by chance: all of the interval lies above the limit, or all below it.
+    allowed = sum(value for _, value in settled) / len(settled) * limit / 100 / DAY
+    text += f"; at most {limit:g} % a day allowed"
+    if grown.low > allowed or grown.high <= allowed:
+        return Demand(name, grown.high <= allowed, text, by_hour, True)
+    more = minutes_more(span, grown, allowed)
+    needs = "much more time" if more is None else f"{more} minutes more"
+    return Demand(name, None, f"{text}: {_UNDECIDED}, needs {needs}", by_hour, True)
+
+
+def minutes_more(seconds: float, grown: Estimate, allowed: float) -> int | None:
+    """About how many minutes more show on which side of a limit growth lies; None where that is more than 30 days.
+
+    The standard error of a slope falls with the time to the power of 3/2, where readings come as often as before: with
+    the root of their number, and with how far they lie apart
+    (https://en.wikipedia.org/wiki/Simple_linear_regression#Normality_assumption).
+
+    Parameters:
+        seconds: that were measured. grown: with an interval that holds `allowed`, in the same unit by the second.
+    """
+    assert grown.value is not None and grown.low is not None and grown.high is not None
+    half, gap = (grown.high - grown.low) / 2, abs(grown.value - allowed)
+    if gap * _MOST_FACTOR < half:
+        return None
+    more = seconds * ((half / gap) ** (2 / 3) - 1)
+    return None if more > _MOST_MORE_SECONDS else max(1, math.ceil(more / 60))
 
 
 def _latency(experiment: Experiment) -> Demand | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -12,7 +13,8 @@ import pytest
 
 from onecat.experiments.records import Arrivals, Block, Environment, Experiment, Request, Workload
 from onecat.experiments.soak import Design, design_document, design_from, seconds_done
-from onecat.experiments.soak_verdict import Verdict, duration, verdict_of
+from onecat.experiments.soak_verdict import Verdict, duration, minutes_more, verdict_of
+from onecat.observe.statistics import Estimate
 
 BEGIN = datetime(2026, 7, 28, tzinfo=timezone.utc)
 MIB = 2**20
@@ -94,6 +96,26 @@ def test_growth_within_the_limit_is_told_and_allowed() -> None:
     verdict = judged(soaked(memory=lambda hour: 1000 + hour))  # 2.4 % a day
     assert verdict.answer == "passed"
     assert "MiB an hour" in text(verdict, "memory")
+
+
+def test_growth_that_is_not_known_well_enough_is_no_pass() -> None:
+    """Where readings swing beyond the limit, an hour shows neither a leak nor its absence; a day does."""
+    swinging = random.Random(3)
+    verdict = judged(soaked(hours=1.0, memory=lambda hour: 1000 + swinging.gauss(0, 60)), hours=1.0)
+    (memory,) = [each for each in verdict.demands if each.name == "memory"]
+    assert (verdict.answer, memory.kept) == ("undecided", None)
+    assert verdict.sentence.endswith("growth of memory is not shown either way")
+    assert re.search(r"not shown either way, needs \d+ minutes more$", memory.text)
+    again = judged(soaked(hours=24, memory=lambda hour: 1000 + swinging.gauss(0, 60)), hours=24)
+    assert again.answer == "passed", text(again, "memory")
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "more"), [(0.0, 8.0, 180), (0.0, 1.0001, 1), (1.0, 8.0, None), (0.999, 8.0, 23940)]
+)
+def test_how_much_longer_it_takes(value: float, half: float, more: int | None) -> None:
+    """Of an hour; the interval shrinks with the time to the power of 3/2: to an eighth in four hours."""
+    assert minutes_more(HOUR, Estimate(value, value - half, value + half), 1.0) == more
 
 
 def test_caches_that_fill_at_the_begin_are_no_leak() -> None:
