@@ -5,6 +5,7 @@ needs (model, --host, --port, --served-model-name, --max-num-seqs) and these, wh
   --fail-with TEXT      print TEXT and exit with status 1 at once
   --exit-code N         status for --fail-with
   --hang                print one line, then do nothing at all
+  --memory MIB          take so much memory before serving
   --busy SECONDS        print nothing but use CPU for so long before serving
   --chatty SECONDS      print a line now and then, and use no CPU, for so long before serving
   --say-file FILE       print the lines of a file before anything else, as those of a real engine
@@ -42,6 +43,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--fail-with")
     parser.add_argument("--exit-code", type=int, default=1)
     parser.add_argument("--hang", action="store_true")
+    parser.add_argument("--memory", type=int, default=0)
     parser.add_argument("--busy", type=float, default=0)
     parser.add_argument("--chatty", type=float, default=0)
     parser.add_argument("--say-file")
@@ -197,6 +199,8 @@ def main() -> None:
         with open(options.say_file, encoding="utf-8") as lines:  # noqa: PTH123 - runs in small images too
             sys.stdout.writelines(lines)
     print(f"INFO Starting vLLM server on http://{options.host}:{options.port}", flush=True)
+    taken = [b"x" * 2**20 for _ in range(options.memory)]
+    print(f"INFO {len(taken)} MiB taken", flush=True) if taken else None
     until = time.monotonic() + options.busy
     while time.monotonic() < until:
         pass

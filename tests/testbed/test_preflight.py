@@ -15,7 +15,7 @@ preflight:
   requests: 384
   input_tokens: 16
   output_tokens: 1
-  p99_seconds: 120
+  p99_seconds: 0.002
   spread_ms: 10000
   answer_tokens: 24
   health_ms: 3000
@@ -32,7 +32,7 @@ def findings(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_a_real_vllm_passes_with_limits_that_it_can_keep(served: Served, tmp_path: Path) -> None:
     configuration = tmp_path / "onecat.yaml"
     configuration.write_text(served.configuration.read_text() + LIMITS)
-    done = served.onecat("preflight", "--config", configuration, "--json", timeout=500).expect(0)
+    done = served.onecat("preflight", "--config", configuration, "--p99", "120", "--json", timeout=500).expect(0)
     document = done.json()
     found = findings(document)
     told = {each: (finding["status"], finding["title"]) for each, finding in found.items()}
@@ -52,17 +52,9 @@ def test_a_real_vllm_passes_with_limits_that_it_can_keep(served: Served, tmp_pat
     assert told["preflight.determinism"] == ("pass", "10 identical requests, one text")
     assert told["preflight.concurrency"][0] == "pass", found["preflight.concurrency"]
     assert "), 16 at once; limit 120 s" in told["preflight.concurrency"][1]
+    assert any(line.startswith("sent to http") for line in found["preflight.concurrency"]["evidence"])
     assert told["preflight.utilization"] == ("skip", "Not checked: the profile cpu uses no GPU")
     assert told["preflight.nginx-health"][0] == "pass"
     assert told["preflight.log"][0] == "pass", found["preflight.log"]
     wrong = {each for each, (status, _) in told.items() if status in ("fail", "warn")}
     assert wrong - OF_THE_MACHINE - {"preflight.nginx-streaming"} == {"preflight.answer"}
-
-
-def test_answers_that_come_too_late_are_a_failure(served: Served) -> None:
-    words = ("preflight", served.name, "--only", "preflight.concurrency", "--json", "--concurrent", "4")
-    late = served.onecat(*words, "--requests", "12", "--p99", "0.002", timeout=300).expect(1).json()
-    finding = findings(late)["preflight.concurrency"]
-    assert finding["status"] == "fail"
-    assert finding["title"].endswith(", 4 at once; limit 0.002 s")
-    assert any(line.startswith("sent to http") for line in finding["evidence"])
