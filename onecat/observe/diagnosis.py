@@ -93,6 +93,7 @@ class Diagnoser:
         self._head = b""
         self._new: list[Diagnosis] = []
         self._tells_new = True
+        self._looks_again = False
 
     def feed(self, line: str) -> tuple[Diagnosis, ...]:
         """Read the next line; what is newly known after it, less what an earlier diagnosis explains."""
@@ -184,10 +185,11 @@ class Diagnoser:
     def _read(self, block: Block, places: list[Place] | None = None) -> None:
         """Read the next block. places: what the present search finds in it, where that is known."""
         text, number, counted = block.text, block.first_line, 0
-        places = self._finder.search.places(text) if places is None else places
+        search = self._finder.search
+        places = search.places(text) if places is None else places
         self._surroundings.begin(text)
         self._finder.pause(name for name in self._rules.following if self._following.get(name, 0) < number)
-        places = self._starts.left_out(places, self._finder.words, text)
+        places = self._starts.left_out(places, search.words, text)
         candidates = iter(self._finder.candidates(text, places))
         while (candidate := next(candidates, None)) is not None:
             number += text.count(b"\n", counted, candidate.begin)
@@ -201,6 +203,14 @@ class Diagnoser:
             names = self._finder.names(candidate, text)
             if names:
                 self._look(number, names, candidate, block)
+            if self._looks_again:
+                # The server starts again: what was left out counts from the next line on.
+                self._looks_again = False
+                if search is not self._finder.search:
+                    search = self._finder.search
+                    places = self._starts.left_out(search.places(text), search.words, text)
+                rest = bisect.bisect_left(places, candidate.end, key=BEGIN)
+                candidates = iter(self._finder.candidates(text, places[rest:], candidate.end))
         if block.unfinished and not block.begun:
             self._head = text[text.rfind(b"\n") + 1 :][:_HEAD_BYTES]
         self._surroundings.end(text)
@@ -260,7 +270,7 @@ class Diagnoser:
     def _start(self, source: Source, number: int | None = None) -> None:
         if source.start(number):
             self._excess.clear()
-            self._finder.look_for_all()
+            self._looks_again |= self._finder.look_for_all()
 
     def _in_passage(self, run: Run, line: LogLine, names: set[str]) -> bool:
         if _PASSAGES in names:

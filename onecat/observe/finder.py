@@ -124,13 +124,15 @@ class Finder:
         self._left_out.add(name)
         self._idle = self._words.only_of(self._left_out | self._paused)
 
-    def look_for_all(self) -> None:
-        """Look for every name again that is not paused."""
-        if self._left_out:
+    def look_for_all(self) -> bool:
+        """Look for every name again that is not paused; whether any was left out."""
+        was_left_out = bool(self._left_out)
+        if was_left_out:
             self._left_out.clear()
             self._idle = self._words.only_of(self._paused)
             self._search = self._whole
             self._left_out_of_search = set()
+        return was_left_out
 
     @property
     def is_paused(self) -> bool:
