@@ -166,8 +166,10 @@ def test_it_goes_on_with_the_next_release_and_says_so(small: SmallDeployment) ->
         seen = until(process, "the log of release 1 has ended")
         assert any(line.startswith("onecat: server 2: release 2 ") for line in seen)
         assert any(line.startswith("server 2 | ") for line in seen)
+        small.up("--max-num-seqs", "4", rollout={"strategy": "recreate"})
+        until(process, "server 3 | ")
         deploy.down(small.store)
-        assert "the log of release 2 has ended" in until(process, "release 2 has ended")[-1]
+        assert until(process, "release 3 has ended")[-1] == "onecat: server 3: the log of release 3 has ended"
         assert process.wait(20) == 0
 
 

@@ -21,7 +21,7 @@ HOLD_SECONDS = 0.5
 _QUIET_SECONDS, _PATIENCE_SECONDS = 0.3, 1.0
 """Without a line for so long the past has been told: when every log had one; when some had none."""
 _LONGEST_PAST_SECONDS = 10.0
-_TICK_SECONDS = 0.1
+_TICK_SECONDS, _AWAIT_SECONDS = 0.1, 0.3
 _MOST_WAITING = 20_000
 LOOK_SECONDS = 2.0
 """Between two looks for a newer release."""
@@ -238,6 +238,8 @@ class _Following:
         source = log.reader.source
         told = 0.0
         try:
+            while log.is_awaited() and not self.is_over.wait(_AWAIT_SECONDS):
+                pass
             for line in log.lines.follow(None if all_lines else self._wanted.count):
                 entry = log.reader.entry(line)
                 events = selection.events(entry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -42,10 +42,11 @@ class Lines(Protocol):
 
 @dataclass(frozen=True)
 class Log:
-    """One log that can be read."""
+    """One log that can be read. is_awaited: whether what writes it is still to be started."""
 
     reader: Reader
     lines: Lines
+    is_awaited: Callable[[], bool] = lambda: False
 
 
 def open_logs(machine: Machine, wanted: Wanted) -> list[Log]:
@@ -82,8 +83,14 @@ def newer_logs(machine: Machine, name: str | None, known: Set[int]) -> list[tupl
 
 
 def _of_server(store: DeploymentStore, release: Release, stream: Stream) -> Log:
-    source = Source(store.machine.name, stream, release.number, store.name)
-    return Log(Reader(source), server_of(store.machine, release))
+    server = server_of(store.machine, release)
+
+    def is_awaited() -> bool:
+        """A release is written down before the one that it replaces makes way."""
+        now = store.load(release.number)
+        return now is not None and now.outcome == "starting" and server.state().condition == "absent"
+
+    return Log(Reader(Source(store.machine.name, stream, release.number, store.name)), server, is_awaited)
 
 
 def _of_nginx(store: DeploymentStore) -> list[Log]:
