@@ -31,6 +31,13 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+# Which bytes of four are 0 where all characters are ASCII.
+_ZEROS = (
+    ((False, True, True, True), "utf-32-le"),
+    ((True, True, True, False), "utf-32-be"),
+    ((False, True, False, True), "utf-16-le"),
+    ((True, False, True, False), "utf-16-be"),
+)
 # An entry of journalctl -o json whose message is not plain text, as where it has colours.
 _BYTES_MESSAGE = re.compile(rb'"MESSAGE"\s?:\s?\[([\d, ]*)\]')
 
@@ -97,10 +104,11 @@ def _cleaned(text: bytes) -> bytes:
 
 
 def _message(found: re.Match[bytes]) -> bytes:
-    numbers = [int(number) for number in found[1].split(b",") if number.strip()]
-    if not all(number < 256 for number in numbers):
+    try:
+        message = bytes(int(number) for number in found[1].split(b",") if number.strip())
+    except ValueError:
         return found[0]
-    return b'"MESSAGE":' + json.dumps(bytes(numbers).decode("utf-8", "replace"), ensure_ascii=False).encode()
+    return b'"MESSAGE":' + json.dumps(message.decode("utf-8", "replace"), ensure_ascii=False).encode()
 
 
 def _in_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -125,13 +133,12 @@ def _encoding(first: bytes) -> tuple[str, int]:
     for mark, name in _MARKS:
         if first.startswith(mark):
             return name, len(mark)
-    # Most characters of a log are ASCII, so every second byte of UTF-16 is 0 even where no mark says so.
-    looked_at = first[: _LOOKED_AT // 2 * 2]
-    half = len(looked_at) // 2
-    if half >= 4:
-        even, odd = looked_at[0::2].count(0), looked_at[1::2].count(0)
-        if odd > 0.7 * half and even < 0.1 * half:
-            return "utf-16-le", 0
-        if even > 0.7 * half and odd < 0.1 * half:
-            return "utf-16-be", 0
+    # Most characters of a log are ASCII, so most other bytes of UTF-16 and UTF-32 are 0 even where no mark says so.
+    looked_at = first[: min(len(first), _LOOKED_AT) // 4 * 4]
+    quarter = len(looked_at) // 4
+    if quarter >= 2:
+        zeros = [looked_at[place::4].count(0) / quarter for place in range(4)]
+        for form, name in _ZEROS:
+            if all(share > 0.7 if is_zero else share < 0.1 for share, is_zero in zip(zeros, form, strict=True)):
+                return name, 0
     return "utf-8", 0

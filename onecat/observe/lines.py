@@ -18,7 +18,9 @@ _COLOUR = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(
 _COLOUR_FORM = rb"(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[()][0-9A-Z])"
 COLOUR_BYTES = re.compile(rb"\x1b" + _COLOUR_FORM)
 """Terminal control sequences in the bytes of a log."""
-COLOUR_JSON = re.compile(rb"\\u001[bB]" + _COLOUR_FORM)
+COLOUR_JSON = re.compile(
+    rb"\\u001[bB](?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\](?:[^\\]|\\[^u]){0,200}?(?:\\u0007|\\u001[bB]\\\\)|[()][0-9A-Z])"
+)
 """The same as they stand in JSON."""
 # Docker's and the supervisor's timestamps: RFC 3339 with a zone.
 _TIMESTAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) ")
@@ -27,7 +29,7 @@ _DOCKER_JSON = re.compile(r'^\{"log":"')
 # journalctl -o json: https://systemd.io/JOURNAL_EXPORT_FORMATS/#journal-json-format
 _JOURNAL_JSON = re.compile(r'^\{.{0,20000}"MESSAGE"\s?:\s?["\[]', re.DOTALL)
 # Ray's remark where it left out equal lines: https://docs.ray.io/en/latest/ray-observability/user-guides/configure-logging.html
-_REPEATED = re.compile(r"\s*\[repeated \d{1,9}x across cluster\].{0,400}$")
+_REPEATED = re.compile(r"\s{0,20}\[repeated \d{1,9}x across cluster\].{0,400}$")
 
 _LEVEL = r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)"
 _PLACE = r"(?P<file>[\w./-]{1,120}:\d{1,6})"
@@ -195,7 +197,7 @@ def _docker(line: str) -> tuple[str, dict[str, str]]:
     try:
         document = json.loads(line)
         text = document["log"]
-    except ValueError:
+    except (ValueError, RecursionError):
         return line, {}
     return (text.rstrip("\r\n"), _texts(time=document.get("time"))) if isinstance(text, str) else (line, {})
 
@@ -207,7 +209,7 @@ def _journal(line: str) -> tuple[str, dict[str, str]]:
         text = entry["MESSAGE"]
         if isinstance(text, list):
             text = bytes(text).decode(errors="replace")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return line, {}
     if not isinstance(text, str):
         return line, {}
