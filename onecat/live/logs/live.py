@@ -130,7 +130,8 @@ def _followed(following: _Following, machines: Sequence[Machine], desk: Desk, wa
                 assert error is not None
                 yield Loss(machine.name, error)
         progress = following.progress
-        is_exact = progress.is_alone and wanted.pattern is None  # the log itself gives as many lines as are wanted
+        # The log itself gives as many lines as are wanted.
+        is_exact = progress.is_alone and wanted.pattern is None and wanted.lines != 0
         if past is not None and (
             is_exact or len(past) > MOST_LINES or progress.has_told_the_past(now - heard, now - started)
         ):
