@@ -17,8 +17,8 @@ from onecat.cli.option_records import takes_records
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
+    from onecat.cli.bench_frames import Frame
     from onecat.experiments.ab import Design
-    from onecat.experiments.records import Experiment
     from onecat.experiments.targets import Target
     from onecat.experiments.variants import Variant
 
@@ -120,6 +120,7 @@ def ab(
     output: options.OutputFileOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
+    from onecat.cli.bench_frames import Frame
     from onecat.experiments.ab import Design, whole_pairs
     from onecat.experiments.speed import metric_called
     from onecat.experiments.variants import Variant
@@ -190,7 +191,7 @@ def ab(
         )
         design = Design(workload, levels[0], metric, pairs, not no_early_stop, at_once if warm_up is None else warm_up)
         path = options.result_path(output, "ab", targets["A"])
-        _measure(targets, asked, design, path, None, request_timeout, pin)
+        _measure(targets, asked, design, Frame("ab", path, request_timeout, pin))
     _show(path, as_json)
 
 
@@ -221,62 +222,30 @@ def _open(asked: _Asked) -> Iterator[dict[str, Target]]:
         yield {"A": first, "B": second}
 
 
-def _measure(
-    targets: dict[str, Target],
-    asked: _Asked,
-    design: Design,
-    path: Path,
-    cut_off: Experiment | None,
-    timeout: float,
-    pin: bool,
-) -> None:
-    """Run the comparison into a result file; cut_off: what is in it already, of one that is resumed."""
+def _measure(targets: dict[str, Target], asked: _Asked, design: Design, frame: Frame) -> None:
+    """Run the comparison into a result file."""
     from onecat.experiments.ab import run_ab
-    from onecat.experiments.results import ResultFile
-    from onecat.experiments.targets import environment_of, open_driver
-    from onecat.experiments.variants import VariantServers
 
-    with contextlib.ExitStack() as stack:
-        variants = None
-        if asked.variants is not None:
-            original = None if cut_off is None else int(cut_off.settings["original_release"])
-            variants = VariantServers(targets["A"], asked.variants, console.progress, asked.server.direct, original)
-            targets = variants.targets
-            for line in variants.differences:
-                console.progress(line)
-        console.progress("starting the engine's own benchmark, which sends the load")
-        driver = stack.enter_context(open_driver(*targets.values(), request_seconds=timeout, pin=pin))
-        if cut_off is not None:
-            file = stack.enter_context(ResultFile.open_to_resume(path))
-        else:
-            settings = {
-                **asked.document(),
-                "design": asdict(design),
-                "request_timeout": timeout,
-                "pin": pin,
-                "original_release": None if variants is None else variants.original,
-            }
-            file = stack.enter_context(ResultFile.create(path, "ab", environment_of(driver, targets), settings))
-        console.progress(f"if it is cut off: onecat bench ab --resume {path}")
-        if variants is None:
+    settings = {**asked.document(), "design": asdict(design)}
+    if asked.variants is None:
+        with frame.opened(targets, settings) as (driver, file):
             run_ab(driver, design, lambda arm: (targets[arm].endpoint, False), file, console.progress)
-            return
-        starts = 2 * design.pairs
-        console.progress(f"up to {starts} starts; in the end release {variants.original} serves as before")
-        with variants:
-            run_ab(driver, design, lambda arm: (variants.to(arm), True), file, console.progress)
+        return
+    variants = frame.variants(targets["A"], asked.variants, asked.server.direct)
+    for line in variants.differences:
+        console.progress(line)
+    console.progress(f"up to {2 * design.pairs} starts; in the end release {variants.original} serves as before")
+    with frame.opened(variants.targets, settings, variants=variants) as (driver, file):
+        run_ab(driver, design, lambda arm: (variants.to(arm), True), file, console.progress)
 
 
 def _resume(name: Path, as_json: bool) -> None:
+    from onecat.cli.bench_frames import frame_of_cut_off
     from onecat.experiments.ab import Design
-    from onecat.experiments.places import find_result
     from onecat.experiments.records import Arrivals, Workload
     from onecat.experiments.variants import variant_from
 
-    path = find_result(str(name))
-    experiment = options.read_back(path)
-    if experiment.kind != "ab":
-        raise OnecatError(f"this is a {experiment.kind}, not a comparison of A with B", where=str(path))
+    frame, experiment = frame_of_cut_off(name, "ab")
     settings = experiment.settings
     told = dict(settings["design"])
     design = Design(**{**told, "workload": Workload(**told["workload"]), "arrivals": Arrivals(**told["arrivals"])})
@@ -287,8 +256,8 @@ def _resume(name: Path, as_json: bool) -> None:
         None if variants is None else {arm: variant_from(each) for arm, each in variants.items()},
     )
     with _open(asked) as targets:
-        _measure(targets, asked, design, path, experiment, *options.sending_as_before(settings))
-    _show(path, as_json)
+        _measure(targets, asked, design, frame)
+    _show(frame.path, as_json)
 
 
 def _show(path: Path, as_json: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +17,7 @@ from onecat.cli.outputs import ForceOption, Output
 from onecat.errors import ExitCode, OnecatError
 
 if TYPE_CHECKING:
-    from onecat.experiments.records import Experiment
+    from onecat.cli.bench_frames import Frame
     from onecat.experiments.sweep import Design, Knob
     from onecat.experiments.targets import Target
 
@@ -101,6 +100,7 @@ def sweep(
     output: options.OutputFileOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
+    from onecat.cli.bench_frames import Frame
     from onecat.experiments.ab import whole_pairs
     from onecat.experiments.speed import metric_called
     from onecat.experiments.sweep import Design
@@ -138,72 +138,41 @@ def sweep(
         )
         _check_size(design)
         path = options.result_path(output, "sweep", target)
-        _measure(target, wanted, design, path, None, request_timeout, pin)
+        _measure(target, wanted, design, Frame("sweep", path, request_timeout, pin))
     _show(path, written, as_json)
 
 
-def _measure(
-    target: Target,
-    wanted: options.Wanted,
-    design: Design,
-    path: Path,
-    cut_off: Experiment | None,
-    timeout: float,
-    pin: bool,
-) -> None:
-    """Run the sweep into a result file; cut_off: what is in it already, of one that is resumed."""
-    from onecat.experiments.results import ResultFile
+def _measure(target: Target, wanted: options.Wanted, design: Design, frame: Frame) -> None:
+    """Run the sweep into a result file."""
     from onecat.experiments.sweep import REFERENCE, label_of, run_sweep
-    from onecat.experiments.targets import environment_of, open_driver
-    from onecat.experiments.variants import Variant, VariantServers
+    from onecat.experiments.variants import Variant
 
-    with contextlib.ExitStack() as stack:
-        original = None if cut_off is None else int(cut_off.settings["original_release"])
-        # Planned now, so that a value which cannot be is told before anything is started.
-        points = {label_of(each): Variant(each) for each in ((), *design.first_points())}
-        variants = VariantServers(target, points, console.progress, wanted.direct, original)
-        console.progress("starting the engine's own benchmark, which sends the load")
-        driver = stack.enter_context(open_driver(target, request_seconds=timeout, pin=pin))
-        if cut_off is not None:
-            file = stack.enter_context(ResultFile.open_to_resume(path))
-        else:
-            settings = {
-                "target": wanted.document(),
-                "design": asdict(design),
-                "request_timeout": timeout,
-                "pin": pin,
-                "original_release": variants.original,
-            }
-            arms = {"": variants.targets[REFERENCE]}
-            file = stack.enter_context(
-                ResultFile.create(path, "sweep", environment_of(driver, arms), settings, design.objectives)
-            )
-        console.progress(f"{design.most_points} points; in the end release {variants.original} serves as before")
-        console.progress(f"if it is cut off: onecat bench sweep --resume {path}")
-        with variants:
-            run_sweep(
-                driver,
-                design,
-                lambda settings: variants.to(label_of(settings), Variant(settings)),
-                file,
-                console.progress,
-                lambda settings, evidence: variants.suggest(settings, evidence, path.name),
-            )
+    # Planned now, so that a value which cannot be is told before anything is started.
+    points = {label_of(each): Variant(each) for each in ((), *design.first_points())}
+    variants = frame.variants(target, points, wanted.direct)
+    console.progress(f"{design.most_points} points; in the end release {variants.original} serves as before")
+    settings = {"target": wanted.document(), "design": asdict(design)}
+    arms = {"": variants.targets[REFERENCE]}
+    with frame.opened(arms, settings, design.objectives, variants) as (driver, file):
+        run_sweep(
+            driver,
+            design,
+            lambda settings: variants.to(label_of(settings), Variant(settings)),
+            file,
+            console.progress,
+            lambda settings, evidence: variants.suggest(settings, evidence, frame.path.name),
+        )
 
 
 def _resume(name: Path, written: Output | None, as_json: bool) -> None:
-    from onecat.experiments.places import find_result
+    from onecat.cli.bench_frames import frame_of_cut_off
     from onecat.experiments.sweep import design_from
 
-    path = find_result(str(name))
-    experiment = options.read_back(path)
-    if experiment.kind != "sweep":
-        raise OnecatError(f"this is no sweep, but of kind {experiment.kind}", where=str(path))
+    frame, experiment = frame_of_cut_off(name, "sweep")
     wanted = options.wanted_from(experiment.settings["target"])
     with options.open_bench_target(wanted) as target:
-        timeout, pin = options.sending_as_before(experiment.settings)
-        _measure(target, wanted, design_from(experiment.settings["design"]), path, experiment, timeout, pin)
-    _show(path, written, as_json)
+        _measure(target, wanted, design_from(experiment.settings["design"]), frame)
+    _show(frame.path, written, as_json)
 
 
 def _show(path: Path, written: Output | None, as_json: bool) -> None:

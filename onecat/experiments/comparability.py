@@ -187,6 +187,17 @@ def _cores_of_load(experiment: Experiment) -> str:
     return "" if pinned is None else "its own, or the last of many" if pinned else "any"
 
 
+def _way(experiment: Experiment) -> str:
+    """Of deployments; of a server by its address nothing is known."""
+    arms = [arm for arm in _arms(experiment) if arm.get("loaded") and "proxied" in arm]
+    if not arms:
+        return ""
+    return _joined(
+        "through nginx" if arm["proxied"] and arm["loaded"] == arm.get("endpoint") else "to the server itself"
+        for arm in arms
+    )
+
+
 def _load_driver(experiment: Experiment) -> str:
     driver = experiment.environment.driver
     return " ".join(str(driver[key]) for key in ("name", "version") if driver.get(key)) or MISSING
@@ -254,6 +265,7 @@ ASPECTS: tuple[Aspect, ...] = (
         lambda experiment: _shown(experiment.environment.driver.get("where")),
         "a network on the way adds to each latency",
     ),
+    Aspect("way to the server", "matters", _way, "nginx on the way adds to each latency"),
     Aspect("cores of the load driver", "matters", _cores_of_load, "where it shares the server's, both are slower"),
     Aspect(
         "time limit of a request",

@@ -92,12 +92,7 @@ class ResultFile:
             _lock(descriptor, path)
             read = _read(path)
             if read.experiment.finished_at is not None:
-                raise OnecatError(
-                    f"this experiment is finished, since {read.experiment.finished_at}",
-                    expected="one that was cut off",
-                    where=str(path),
-                    next_steps=[f"see what it found: onecat bench report {path}"],
-                )
+                raise finished_already(read.experiment, path)
             os.ftruncate(descriptor, read.whole)
             file = cls(path, descriptor, read.experiment)
             if read.lacks_end:
@@ -350,6 +345,16 @@ def _is_locked(descriptor: int) -> bool:
         if error.errno not in _NO_LOCKS:
             raise
     return False
+
+
+def finished_already(experiment: Experiment, path: Path) -> OnecatError:
+    """The error of one that shall go on and is at its end."""
+    return OnecatError(
+        f"this experiment is finished, since {experiment.finished_at}",
+        expected="one that was cut off",
+        where=str(path),
+        next_steps=[f"see what it found: onecat bench report {path}"],
+    )
 
 
 def _missing(path: Path) -> OnecatError:

@@ -37,6 +37,7 @@ def with_driver(experiment: Experiment, **changed: Any) -> Experiment:
 
 
 RUN = with_driver(replace(a_run(requests=10), settings={"request_timeout": 600.0}), pinned=True)
+RUN = with_arm(RUN, proxied=True, endpoint="http://127.0.0.1:8000", loaded="http://127.0.0.1:8000")
 
 MATTERING = [
     ("API", with_workload(RUN, chat=True)),
@@ -53,6 +54,7 @@ MATTERING = [
     ("load driver", with_driver(RUN, version="0.28.0")),
     ("load driver", with_driver(RUN, name="aiperf")),
     ("where the load comes from", with_driver(RUN, where="desk")),
+    ("way to the server", with_arm(RUN, loaded="http://127.0.0.1:9000")),
     ("cores of the load driver", with_driver(RUN, pinned=False)),
     ("time limit of a request", replace(RUN, settings={"request_timeout": 60.0})),
     ("warm-up", replace(RUN, blocks=RUN.blocks[1:])),
