@@ -10,7 +10,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -152,8 +152,7 @@ class RayServer:
         told = [
             map(functools.partial(self._told, index), server.lines(since)) for index, server in enumerate(self._servers)
         ]
-        # Each begins with its time, in one notation.
-        yield from heapq.merge(*told, key=lambda line: line.partition(" ")[0])
+        yield from in_order(told)
 
     def follow(self, count: int | None) -> Iterator[str]:
         lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -188,6 +187,12 @@ class RayServer:
         """Do the same with every node at once. Raises the first failure, when all are done."""
         with ThreadPoolExecutor(len(self._servers)) as pool:
             return list(pool.map(ask, self._servers))
+
+
+def in_order(logs: Iterable[Iterable[str]]) -> Iterator[str]:
+    """The lines of several logs by the times that they begin with, which Docker writes in one notation; no more than
+    one line of each is kept."""
+    return heapq.merge(*logs, key=lambda line: line.partition(" ")[0])
 
 
 def state_of(hosts: Sequence[str], states: Sequence[ServerState]) -> ServerState:

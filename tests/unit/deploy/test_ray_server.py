@@ -15,7 +15,7 @@ import pytest
 
 from onecat.deploy import ray_cluster, ray_node
 from onecat.deploy.ray_machines import itself, node_machine, with_nodes
-from onecat.deploy.ray_server import IDLE_CPU_SHARE, _IdleFilter, remove_unused, state_of
+from onecat.deploy.ray_server import IDLE_CPU_SHARE, _IdleFilter, in_order, remove_unused, state_of
 from onecat.deploy.server import Activity, ServerState
 from onecat.deploy.strategy import Room, choose
 from onecat.errors import OnecatError
@@ -23,6 +23,12 @@ from onecat.hosts import LocalMachine
 
 RUNNING = ServerState("running", 7, "2026-01-01T00:00:00Z")
 PROGRAM = [sys.executable, str(ray_node.__file__)]
+
+
+def test_the_logs_of_all_nodes_are_one_in_the_order_of_time() -> None:
+    head = [f"2026-11-30T12:00:0{second}Z head {second}" for second in (1, 4, 5)]
+    other = iter([f"2026-11-30T12:00:0{second}Z [other] {second}" for second in (2, 3, 9)])
+    assert [line[-1] for line in in_order([head, other])] == ["1", "2", "3", "4", "5", "9"]
 
 
 def test_while_all_nodes_run_the_state_is_the_heads() -> None:
