@@ -25,8 +25,8 @@ def entry(text: str, source: Source = ONE) -> Entry:
 def test_a_host_is_told_only_where_there_are_several_and_a_log_only_where_a_host_has_several() -> None:
     assert labels([ONE], False) == {ONE: ""}
     assert labels([ONE, TWO], True) == {ONE: "gpu1", TWO: "gpu20"}
-    assert labels([ONE, CANARY], False) == {ONE: "server", CANARY: "canary"}
-    assert labels([ONE, CANARY, TWO], True)[CANARY] == "gpu1 canary"
+    assert labels([ONE, CANARY], False) == {ONE: "server 3", CANARY: "canary 4"}
+    assert labels([ONE, CANARY, TWO], True)[CANARY] == "gpu1 canary 4"
     assert event_line(entry("x"), "gpu1", 5) == "gpu1  | x"
     assert event_line(entry("x"), "") == "x"
 
