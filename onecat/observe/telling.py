@@ -100,6 +100,8 @@ def values_of(match: Match, text: str) -> dict[str, str]:
     Parameters:
         text: in which it was found.
     """
+    if not any(match.groupdict().values()):
+        return {}
     begin, end = match.span()
     around = text[max(0, begin - _CONTEXT) : min(end, begin + _CONTEXT) + _CONTEXT]
     safe = without_secrets(around)
