@@ -119,7 +119,7 @@ def test_a_server_by_its_address_and_a_burst_of_load(served: Served, tmp_path: P
     assert max(each.start for each in burst) < 3
     assert sum(each.start < 0.5 for each in burst) >= 12
     last = blocks["recovery"].requests[-1]
-    assert last.start == pytest.approx(verdict["recovery_seconds"])
+    assert last.start == pytest.approx(verdict["recovery_seconds"], abs=1e-6)
     assert last.end_to_end <= verdict["calm"]["high"]
 
 

@@ -29,6 +29,7 @@ def findings(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {each["check"]: each for each in host["findings"]}
 
 
+@pytest.mark.measures
 def test_a_real_vllm_passes_with_limits_that_it_can_keep(served: Served, tmp_path: Path) -> None:
     configuration = tmp_path / "onecat.yaml"
     configuration.write_text(served.configuration.read_text() + LIMITS)
