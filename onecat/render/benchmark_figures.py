@@ -11,7 +11,7 @@ from onecat.experiments.records import Experiment, Kind, Objectives, Workload
 from onecat.experiments.report import Report, Series, alike_in_first, moment
 from onecat.experiments.speed import METRICS
 from onecat.experiments.summary import Summary
-from onecat.observe.statistics import Estimate, Latencies, least_for_percentile
+from onecat.observe.statistics import LEAST_BLOCKS, Estimate, Latencies, least_for_percentile
 
 NOTHING = "-"
 PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
@@ -133,8 +133,10 @@ def _why_no_interval(series: Sequence[Series]) -> str:
     """In one sentence for all figures; each has its own reason in HTML and JSON."""
     least = least_for_percentile(99)
     few = f"too few requests (p99 needs {least})" if min(each.summary.answered for each in series) < least else ""
-    spread = "repetitions that differ too much" if any(each.summary.blocks > 1 for each in series) else ""
-    return f"Without an interval: {', or '.join(filter(None, (few, spread))) or 'too few requests'}."
+    numbers = {each.summary.blocks for each in series}
+    short = f"2 repetitions (percentiles need {LEAST_BLOCKS})" if 2 in numbers else ""
+    spread = "repetitions that differ too much" if any(each >= LEAST_BLOCKS for each in numbers) else ""
+    return f"Without an interval: {', or '.join(filter(None, (few, short, spread))) or 'too few requests'}."
 
 
 def _cells(found: Latencies, factor: float) -> tuple[Cell, ...]:

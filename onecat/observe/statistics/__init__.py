@@ -17,7 +17,7 @@ from onecat.observe.statistics.pairing import (
     log_ratio,
     pairs_needed,
 )
-from onecat.observe.statistics.percentiles import least_for_percentile, percentile, percentile_interval
+from onecat.observe.statistics.percentiles import LEAST_BLOCKS, least_for_percentile, percentile, percentile_interval
 from onecat.observe.statistics.records import Estimate
 from onecat.observe.statistics.sequential import Look, looks
 from onecat.observe.statistics.slopes import slope_interval
@@ -25,6 +25,7 @@ from onecat.observe.statistics.student import t_probability, t_quantile
 
 __all__ = [
     "DECIDE_AT",
+    "LEAST_BLOCKS",
     "LEAST_PAIRS",
     "Estimate",
     "Latencies",

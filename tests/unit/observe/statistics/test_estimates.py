@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -77,9 +78,28 @@ class TestPercentiles:
         assert held(600, lambda random: percentile_interval(values(random), 50), 0) < 0.5
 
     def test_repetitions_that_differ_too_much_have_none(self) -> None:
-        values = [1.0] * 500 + [2.0] * 500
-        found = percentile_interval(values, 99, blocks=[0] * 500 + [1] * 500)
-        assert not found.has_interval and "in 2 repetitions" in found.note
+        values = [1.0] * 500 + [2.0] * 500 + [3.0] * 500
+        found = percentile_interval(values, 99, blocks=[0] * 500 + [1] * 500 + [2] * 500)
+        assert not found.has_interval and "in 3 repetitions" in found.note
+
+    @pytest.mark.parametrize("blocks", [3, 4])
+    @pytest.mark.parametrize("p", [50, 90])
+    def test_coverage_of_few_blocks(self, p: float, blocks: int) -> None:
+        """Of those told. Blocks differ by a fifth of the spread in them; of two, 86 % would hold the P90."""
+        truth = NormalDist(0, math.hypot(0.1, 0.5)).inv_cdf(p / 100)
+        places = np.repeat(np.arange(blocks), 200)
+        random, held_by = np.random.default_rng(3), []
+        for _ in range(600):
+            values = random.normal(0, 0.1, blocks)[places] + random.normal(0, 0.5, len(places))
+            found = percentile_interval(values.tolist(), p, blocks=places.tolist())
+            if found.low is not None and found.high is not None:
+                held_by.append(found.low <= truth <= found.high)
+        assert len(held_by) > 200 and sum(held_by) / len(held_by) >= 0.925
+
+    def test_two_blocks_are_too_few(self) -> None:
+        found = percentile_interval([1.0, 2.0] * 200, 50, blocks=[0, 1] * 200)
+        assert found.value == 1.5 and not found.has_interval
+        assert found.note == "not enough repetitions for a p50 interval: 2 of at least 3"
 
     def test_nothing(self) -> None:
         assert percentile([], 50) is None
