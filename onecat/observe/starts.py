@@ -36,7 +36,6 @@ _JOURNAL_SOURCES = (
     re.compile(rb'"_HOSTNAME"\s?:\s?"([^"\\]*)"'),
 )
 _NO_KIND = 0
-_MOST_PLACES = 1 << 20
 _UNKNOWN = b"\n"
 """Instead of the name of a source, which has no end of line."""
 
@@ -83,7 +82,7 @@ class RepeatedStarts:
         self._heads: dict[bytes, _Head] = {}
         self._seen: Counter[tuple[bytes | None, frozenset[str]]] = Counter()
         self._kinds: Counter[int] = Counter()
-        self._well_known: set[tuple[bytes | None, frozenset[int]]] = set()
+        self._well_known: set[int] = set()
         self._with_new_lines = 0
 
     def left_out(self, places: list[Place], words: Sequence[str], text: bytes) -> list[Place]:
@@ -102,18 +101,14 @@ class RepeatedStarts:
         firsts, kinds, sources = self._lines(places, text)
         for source, starts in sources.items():
             for start in starts[1:-_LAST_STARTS]:
-                # Lines of which nothing is known but their words are told apart by these alone.
-                each_kind = frozenset([kinds[line] * _MOST_PLACES + firsts[line + 1] - firsts[line] for line in start])
-                if (source, each_kind) not in self._well_known:
-                    held = {place[0] for line in start for place in places[firsts[line] : firsts[line + 1]]}
-                    spelt = frozenset("" if word == NO_WORD else words[word] for word in held)
-                    these = {kinds[line] for line in start}
-                    if self._is_new(source, spelt, these):
-                        continue
-                    if _NO_KIND not in these:
-                        self._well_known.add((source, each_kind))
-                for line in start:
-                    kept[firsts[line] : firsts[line + 1]] = bytes(firsts[line + 1] - firsts[line])
+                runs = [(start[0], start[-1] + 1)]
+                if start[-1] - start[0] >= len(start):
+                    runs = [(line, line + 1) for line in start]
+                these = [kind for begin, end in runs for kind in kinds[begin:end]]
+                held = [place for begin, end in runs for place in places[firsts[begin] : firsts[end]]]
+                if self._tells_nothing(source, these, held, words):
+                    for begin, end in runs:
+                        kept[firsts[begin] : firsts[end]] = bytes(firsts[end] - firsts[begin])
         return list(itertools.compress(places, kept))
 
     def _lines(self, places: list[Place], text: bytes) -> _Lines:
@@ -170,19 +165,30 @@ class RepeatedStarts:
     def _is_start(self, line: LogLine) -> bool:
         return marks.START.search(line.text) is not None and not self._means_nothing(line)
 
-    def _is_new(self, source: bytes | None, words: frozenset[str], kinds: set[int]) -> bool:
-        """Whether a start tells something new; it is one more of its kind then."""
+    def _tells_nothing(
+        self, source: bytes | None, kinds: Sequence[int], places: Sequence[Place], words: Sequence[str]
+    ) -> bool:
+        """Whether a start with lines of these kinds and these places in them tells nothing; it is counted otherwise."""
+        known = hash((source, len(places), *kinds))
+        if known in self._well_known:
+            return True
         if max(len(self._seen), len(self._kinds), len(self._well_known)) >= _MOST_KINDS:
             self._seen.clear()
             self._kinds.clear()
             self._well_known.clear()
-        if self._seen[source, words] >= _OFTEN:
-            if self._with_new_lines >= _MOST_WITH_NEW_LINES or all(self._kinds[kind] >= _OFTEN for kind in kinds):
-                return False
+        together = source, frozenset("" if word == NO_WORD else words[word] for word, _, _ in places)
+        distinct = set(kinds)
+        if self._seen[together] >= _OFTEN:
+            is_known = all(self._kinds[kind] >= _OFTEN for kind in distinct)
+            if is_known or self._with_new_lines >= _MOST_WITH_NEW_LINES:
+                # Lines without a kind are known by their words alone.
+                if _NO_KIND not in distinct:
+                    self._well_known.add(known)
+                return True
             self._with_new_lines += 1
-        self._seen[source, words] += 1
-        self._kinds.update(kinds)
-        return True
+        self._seen[together] += 1
+        self._kinds.update(distinct)
+        return False
 
 
 def _read(line: bytes) -> LogLine:
