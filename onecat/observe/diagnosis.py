@@ -383,22 +383,24 @@ def _sequence(run: Run, signature: Signature, line: LogLine) -> Partial | None:
     if not any(matches):
         return None
     known = [process for name, process in run.reached if name == signature.id]
-    processes = dict.fromkeys([line.process, None] if line.process is not None else [None, *known])
+    processes = [line.process] if line.process is not None else list(dict.fromkeys([None, *known]))
     for process in processes:
         if (signature.id, process) not in run.reached and len(known) >= _PROCESSES:
             continue
         reached = run.reached.setdefault((signature.id, process), {})
+        of_nobody = run.reached.get((signature.id, None), {})
         for length in range(len(signature.sequence), 0, -1):
             match = matches[length - 1]
             if match is None:
                 continue
-            before = Partial(line.number) if length == 1 else reached.get(length - 1)
+            begun = [each[length - 1] for each in (reached, of_nobody) if length - 1 in each]
+            before = Partial(line.number) if length == 1 else max(begun, key=lambda each: each.first, default=None)
             if before is None or line.number - before.first > signature.within:
                 continue
             hits = (*before.hits, (line, str(match.group())))
             step = Partial(before.first, hits, {**before.values, **values_of(match, line.text)})
             if length == len(signature.sequence):
-                for each in processes:
+                for each in {process, None}:
                     run.reached.pop((signature.id, each), None)
                 return step
             reached[length] = step
