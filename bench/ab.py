@@ -58,8 +58,8 @@ class Row:
 
     @property
     def is_right(self) -> bool:
-        wanted = "slower" if self.planted_percent else "no-difference"
-        return self.outcome.verdict == wanted
+        wanted = ("slower",) if self.planted_percent else ("same", "no-difference")
+        return self.outcome.verdict in wanted
 
     def line(self) -> str:
         p = self.outcome.comparison.p

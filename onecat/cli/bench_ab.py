@@ -29,14 +29,14 @@ EPILOG = (
     "block: 2 starts a pair, requests are refused meanwhile where there is no room for both, and in the end it serves "
     "as before, also after Ctrl-C. Two servers that run already: --a URL --b URL, without restarts. Blocks go A B, "
     "B A, and both of a pair send the same requests. A difference is shown where the 99 % interval over pairs leaves "
-    "zero out. Example: onecat bench ab chat --b-set max-num-seqs=64"
+    "zero out; where all of it is smaller than --smallest, it does not matter. Example: onecat bench ab chat --b-set max-num-seqs=64"
 )
 
 
 def add_to(group: typer.Typer) -> None:
-    group.command(
-        "ab", help="Compare A with B: 'faster by x %, 95 % interval', or 'no difference shown'.", epilog=EPILOG
-    )(takes_records(ab))
+    group.command("ab", help="Compare A with B: 'faster by x %, 95 % interval', or no difference.", epilog=EPILOG)(
+        takes_records(ab)
+    )
 
 
 def ab(
@@ -66,6 +66,10 @@ def ab(
         str,
         typer.Option("--metric", help="Decides: per-token, end-to-end, ttft, inter-token, throughput. All are shown."),
     ] = "per-token",
+    smallest: Annotated[
+        float,
+        typer.Option("--smallest", min=0.0, metavar="PERCENT", help="The smallest difference that matters."),
+    ] = 1.0,
     max_pairs: Annotated[
         int | None,
         typer.Option("--max-pairs", min=1, help="At most so many pairs of blocks.  [default: 20; with restarts: 8]"),
@@ -189,7 +193,8 @@ def ab(
             requests=requests or max(_LEAST_REQUESTS, _REQUESTS_EACH * at_once),
             longest=longest,
         )
-        design = Design(workload, levels[0], metric, pairs, not no_early_stop, at_once if warm_up is None else warm_up)
+        before = at_once if warm_up is None else warm_up
+        design = Design(workload, levels[0], metric, pairs, not no_early_stop, before, smallest)
         path = options.result_path(output, "ab", targets["A"])
         _measure(targets, asked, design, Frame("ab", path, request_timeout, pin))
     _show(path, as_json)

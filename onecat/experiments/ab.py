@@ -33,11 +33,18 @@ if TYPE_CHECKING:
     from onecat.experiments.results import ResultFile
 
 ARMS = ("A", "B")
-_UNEQUAL_FAILURES = 0.01
+SMALLEST_PERCENT = 1.0
+"""By default, the smallest difference that is a reason to act. Servers that are the same differ by some tenths of a
+percent where a machine is at rest, and enough pairs show that too."""
+_MOST_FAILURES = 0.01
+"""Of the requests, as in the thresholds that k6's manual begins with (https://grafana.com/docs/k6/latest/using-k6/).
+What fails takes nothing from a server that could answer others meanwhile, so a share of failures makes what is
+answered faster by up to as much."""
 _LEAST_FAILURES = 3
 
-# not-comparable: one of them fails requests that the other answers. undecided: too few pairs.
-Verdict = Literal["faster", "slower", "no-difference", "not-comparable", "undecided"]
+# same: what differs, if anything, is less than matters. no-difference: none is shown, but there may be one that matters.
+# not-comparable: requests fail, so the speed of the others says nothing. undecided: too few pairs.
+Verdict = Literal["faster", "slower", "same", "no-difference", "not-comparable", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,8 @@ class Design:
 
     pairs: at most so many, even, and at least `LEAST_PAIRS`. metric: decides. stops_early: whether the looks of
     `onecat.observe.statistics.sequential` may end it before. warm_up: requests that are sent before a block that
-    follows a start, and before the first block of each arm; they are not counted.
+    follows a start, and before the first block of each arm; they are not counted. smallest: the smallest difference
+    that matters, in percent.
     """
 
     workload: Workload
@@ -55,6 +63,7 @@ class Design:
     pairs: int
     stops_early: bool = True
     warm_up: int = 0
+    smallest: float = SMALLEST_PERCENT
 
     def workload_of(self, pair: int) -> Workload:
         return replace(self.workload, seed=self.workload.seed + pair)
@@ -70,7 +79,8 @@ class Design:
 class Outcome:
     """What a comparison found. comparisons: by metric; the one called `metric` decides. percent: how much faster B is
     (negative: slower), by the deciding metric; low, high: its interval at 95 %. problem: why A and B cannot be
-    compared, or what is to be known about the verdict; empty if nothing.
+    compared, or what is to be known about the verdict; empty if nothing. smallest: the smallest difference that
+    matters, in percent.
     """
 
     verdict: Verdict
@@ -82,6 +92,7 @@ class Outcome:
     comparisons: dict[str, PairedComparison]
     summaries: dict[str, Summary]
     problem: str = ""
+    smallest: float = SMALLEST_PERCENT
 
     @property
     def comparison(self) -> PairedComparison:
@@ -97,6 +108,11 @@ class Outcome:
         if self.verdict == "no-difference":
             return f"no difference shown (could be up to {self.comparison.most_percent:.1f} %)"
         assert self.percent is not None and self.low is not None and self.high is not None
+        if self.verdict == "same":
+            interval = f"95 % interval {self.low:+.1f} to {self.high:+.1f} %"
+            return (
+                f"no difference that matters: B is within {self.smallest:g} % of A, {self.percent:+.1f} %, {interval}"
+            )
         low, high = sorted((abs(self.low), abs(self.high)))
         return f"B is {self.verdict} by {abs(self.percent):.1f} %, 95 % interval {low:.1f} to {high:.1f} %"
 
@@ -122,6 +138,7 @@ class Outcome:
             "sentence": self.sentence,
             "metric": self.metric,
             "pairs": self.pairs,
+            "smallest_percent": self.smallest,
             "faster_percent": self.percent,
             "faster_low_percent": self.low,
             "faster_high_percent": self.high,
@@ -164,18 +181,24 @@ def pairs_of(blocks: Sequence[Block]) -> list[Pair]:
     return [Pair(each["A"], each["B"]) for each in found.values() if set(ARMS) <= set(each)]
 
 
-def compare(blocks: Sequence[Block], metric: str, decide_at: float = DECIDE_AT) -> Outcome:
+def compare(
+    blocks: Sequence[Block], metric: str, decide_at: float = DECIDE_AT, smallest: float = SMALLEST_PERCENT
+) -> Outcome:
     """The verdict over the pairs among blocks. Pure.
+
+    A and B are the same where all of the interval that decides lies within the smallest difference that matters, up and
+    down, whether or not it leaves zero out: the test of equivalence by an interval
+    (https://en.wikipedia.org/wiki/Equivalence_test), at a level at least as strict as its two one-sided tests demand.
 
     Parameters:
         metric: that decides, a name of `onecat.experiments.speed.METRICS`. decide_at: the level of the interval that
-            decides.
+            decides. smallest: the smallest difference that matters, in percent.
     """
     pairs = pairs_of(blocks)
     comparisons = {each.name: _compared(pairs, each, decide_at) for each in METRICS.values()}
     summaries = {arm: summarise([each.a if arm == "A" else each.b for each in pairs], Objectives()) for arm in ARMS}
     decides, better = comparisons[metric], 1 if METRICS[metric].higher_is_better else -1
-    problem = _unequal_failures(summaries)
+    problem = _failures(summaries)
     words: dict[Word, Verdict] = {
         "undecided": "undecided",
         "no-difference": "no-difference",
@@ -184,8 +207,11 @@ def compare(blocks: Sequence[Block], metric: str, decide_at: float = DECIDE_AT) 
     }
     bounds = [None if each is None else each * better for each in (decides.low, decides.high)]
     low, high = bounds if better > 0 else bounds[::-1]
+    verdict = words[decides.word]
+    if decides.most_percent is not None and decides.most_percent <= smallest:
+        verdict = "same"
     return Outcome(
-        verdict="not-comparable" if problem else words[decides.word],
+        verdict="not-comparable" if problem else verdict,
         metric=metric,
         pairs=decides.pairs,
         percent=None if decides.percent is None else decides.percent * better,
@@ -194,6 +220,7 @@ def compare(blocks: Sequence[Block], metric: str, decide_at: float = DECIDE_AT) 
         comparisons=comparisons,
         summaries=summaries,
         problem=problem,
+        smallest=smallest,
     )
 
 
@@ -208,12 +235,10 @@ def _compared(pairs: Sequence[Pair], metric: Metric, decide_at: float) -> Paired
     return compare_pairs([ratio for ratio, _ in known], [first for _, first in known], decide_at=decide_at)
 
 
-def _unequal_failures(summaries: dict[str, Summary]) -> str:
-    """Why the speed of what was answered says nothing: one fails requests that the other answers."""
+def _failures(summaries: dict[str, Summary]) -> str:
+    """Why the speed of what was answered says nothing: too many requests failed, of one or of both alike."""
     a, b = (summaries[arm] for arm in ARMS)
-    if not a.requests or not b.requests or abs(a.failed - b.failed) < _LEAST_FAILURES:
-        return ""
-    if abs(a.failed / a.requests - b.failed / b.requests) <= _UNEQUAL_FAILURES:
+    if all(each.failed < max(_LEAST_FAILURES, _MOST_FAILURES * each.requests) for each in (a, b)):
         return ""
     return f"A failed {a.failed} of {a.requests} requests, B {b.failed} of {b.requests}"
 
@@ -278,8 +303,8 @@ def _at_look(blocks: Sequence[Block], design: Design, look: Look | None) -> Outc
     """The outcome where the comparison ends at this look; None where it goes on."""
     if look is None:
         return None
-    outcome = compare(blocks, design.metric, look.decide_at)
-    return outcome if look.pairs == design.pairs or outcome.verdict in ("faster", "slower") else None
+    outcome = compare(blocks, design.metric, look.decide_at, design.smallest)
+    return outcome if look.pairs == design.pairs or outcome.verdict in ("faster", "slower", "same") else None
 
 
 def _told(blocks: Sequence[Block], design: Design, done: int) -> str:

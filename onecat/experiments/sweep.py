@@ -242,7 +242,8 @@ def _confirming(
         if len(counted) < look.pairs:
             break
         if look.pairs == comparison.pairs or shows_difference(counted, design.metric, look.decide_at):
-            outcome = compare([block for each in counted for block in (each.a, each.b)], design.metric, look.decide_at)
+            of_pairs = [block for each in counted for block in (each.a, each.b)]
+            outcome = compare(of_pairs, design.metric, look.decide_at, comparison.smallest)
             return State(None, standings, best, outcome)
     seed = comparison.workload_of(len(pairs)).seed
     arms = ARMS if len(pairs) % 2 == 0 else ARMS[::-1]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from onecat.errors import OnecatError
@@ -119,9 +121,57 @@ def test_a_server_that_fails_requests_is_not_called_fast(tmp_path: Path) -> None
     assert outcome.sentence == "not comparable: A failed 0 of 48 requests, B 16 of 64"
 
 
-def test_equal_failures_are_no_obstacle(tmp_path: Path) -> None:
-    driver = SimulatedDriver(lambda label: 1.0, failing={"A": 1, "B": 1})
-    assert run(tmp_path / "r.jsonl", driver, design()).verdict == "no-difference"
+def test_nor_is_it_where_both_fail_alike(tmp_path: Path) -> None:
+    """Two of five requests of either: what is answered in half the time says nothing of a server that works."""
+    driver = SimulatedDriver(lambda label: 0.5 if label == "B" else 1.0, failing={"A": 4, "B": 4})
+    outcome = run(tmp_path / "r.jsonl", driver, design())
+    assert outcome.verdict == "not-comparable"
+    assert outcome.sentence == "not comparable: A failed 32 of 80 requests, B 32 of 80"
+
+
+@pytest.mark.parametrize(("failed", "requests", "verdict"), [(2, 10, "faster"), (3, 10, "not-comparable"),
+                                                            (4, 60, "faster"), (5, 60, "not-comparable")])  # fmt: skip
+def test_few_failures_are_no_obstacle(failed: int, requests: int, verdict: str) -> None:
+    """Less than 3, and less than 1 % of 160 or 485 requests of each."""
+    blocks = []
+    for number in range(16):
+        arm, pair = "AB"[number % 2], number // 2
+        times = {each: (0.5 if arm == "B" else 1.0) + 0.001 * (pair % 3) for each in range(requests)}
+        blocks.append(block_of(times, number=number, arm=arm, seed=pair, failed=failed if pair == 0 else 0))
+    assert compare(blocks, "per-token").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("speed", "smallest", "verdict"),
+    [(1.0, 1.0, "same"), (0.996, 1.0, "same"), (0.996, 0.1, "faster"), (0.996, 0.0, "faster"), (0.98, 1.0, "faster")],
+)
+def test_a_difference_too_small_to_matter_is_no_reason_to_act(
+    tmp_path: Path, speed: float, smallest: float, verdict: str
+) -> None:
+    driver = SimulatedDriver(lambda label: speed if label == "B" else 1.0, noise=0.0005)
+    outcome = run(tmp_path / "r.jsonl", driver, design(pairs=10, smallest=smallest))
+    assert outcome.verdict == verdict
+    if verdict == "same":
+        assert outcome.sentence.startswith("no difference that matters: B is within 1 % of A, ")
+        assert outcome.percent == pytest.approx(100 * (1 - speed), abs=0.1)
+
+
+def test_nothing_is_called_the_same_where_a_difference_that_matters_is_possible(tmp_path: Path) -> None:
+    driver = SimulatedDriver(lambda label: 1.0, noise=0.02)
+    assert run(tmp_path / "r.jsonl", driver, design(pairs=10)).verdict == "no-difference"
+
+
+def test_two_that_differ_by_as_much_as_matters_are_seldom_called_the_same() -> None:
+    """True difference 1 %, the smallest that matters 1 %: at most the chance that the interval allows, 1 %."""
+    random, called = np.random.default_rng(5), 0
+    for _ in range(400):
+        blocks = []
+        for pair in range(8):
+            for arm, seconds in (("A", 1.0), ("B", 1.01)):
+                value = seconds * math.exp(random.normal(0, 0.003))
+                blocks.append(block_of({0: value}, number=len(blocks), arm=arm, seed=pair))
+        called += compare(blocks, "per-token").verdict == "same"
+    assert called <= 400 * 0.03
 
 
 def test_too_few_pairs_have_no_verdict() -> None:
