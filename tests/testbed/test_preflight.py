@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.testbed.served import Served
 
 # What a server of 2 cores keeps while other tests run beside it. A P99 is certain from 368 requests on, so they are
