@@ -95,15 +95,28 @@ _HEADS = tuple(
 """Forms of heads, each with the ASCII characters that it can begin with."""
 _ALL_HEADS = tuple(form for _, form in _HEADS)
 _HEADS_BY_FIRST = {chr(code): tuple(form for begins, form in _HEADS if chr(code) in begins) for code in range(128)}
-_LONGEST_ACCESS = 64 << 10
+_LONGEST_ACCESS = 80 << 10
 # What a client may write freely: https://nginx.org/en/docs/http/ngx_http_log_module.html#log_format
-_ACCESS = re.compile(r'"(?:GET|POST|PUT|PATCH|HEAD|DELETE|OPTIONS) (?P<path>[^"]{0,8000}) HTTP/[\d.]{1,3}"')
+_ACCESS = re.compile(r'"(?:GET|POST|PUT|PATCH|HEAD|DELETE|OPTIONS) (?P<path>[^"]{0,70000}) HTTP/[\d.]{1,3}"')
 # The combined format: a request that is none, as a scanner's, stands between the quotes as it came.
 _COMBINED = re.compile(
     r'(?P<client>\S{1,60} - )(?P<user>.{1,200}?)(?P<time> \[\d\d/[A-Z][a-z]{2}/\d{4}:[\d:]{8} [+-]\d{4}\] ")'
     r'(?P<request>[^"]{0,8000})(?=" \d{3} \d)'
 )
 _QUERY = re.compile(r"\?\S*")
+# After these words vLLM writes what a client sent or was answered: entrypoints/serve/utils/server_utils.py,
+# v1/engine/async_llm.py, tool_parsers/*.py, entrypoints/openai/responses/harmony.py of v0.27.1. The name of a request
+# is a client's as well.
+_SENT = re.compile(
+    r"caught\. Request id: |Request \S{1,200} failed \((?:bad request|input error)\): |response_body=\{"
+    r"|RequestValidationError: \d{1,6} validation errors?: ?|Regex timeout occurred when matching user input: "
+    r"|Invalid JSON in browser tool call, using error placeholder: |Error in extracting tool call from response "
+)
+_SENT_WITHIN = 1000
+"""Characters of a message in which such words are looked for."""
+# A client's name for a model, and pydantic's words for a value, which it cuts off.
+_MODEL_ASKED_FOR = re.compile(r"(?<=The model `)[^`]{0,8000}(?=` does not exist)")
+_INPUT_VALUE = re.compile(r"(?<=, input_value=).{0,400}?(?=, input_type=)")
 _QUOTED = re.compile(r'"[^"]{0,8000}"')
 _FREE_FIELD = re.compile(r'(?<=referrer: )"[^"]{0,8000}"')
 
@@ -159,7 +172,13 @@ def read_line(line: str, number: int = 0) -> LogLine:
     text = text[begin:]
     if "across cluster]" in text:
         text = _REPEATED.sub("", text)
+    if (sent := _SENT.search(text, 0, _SENT_WITHIN)) is not None:
+        text = text[: sent.end()] + "..."
     if len(text) <= _LONGEST_ACCESS:
+        if "The model `" in text:
+            text = _MODEL_ASKED_FOR.sub(lambda asked: "..." if " " in asked[0] else asked[0], text)
+        if ", input_value=" in text:
+            text = _INPUT_VALUE.sub("...", text)
         if '] "' in text and (match := _COMBINED.match(text)):
             request = match["request"] if _ACCESS.fullmatch(f'"{match["request"]}"') else "..."
             rest = _QUOTED.sub('"..."', text[match.end() + 1 :])
