@@ -29,7 +29,8 @@ EPILOG = (
     "block: 2 starts a pair, requests are refused meanwhile where there is no room for both, and in the end it serves "
     "as before, also after Ctrl-C. Two servers that run already: --a URL --b URL, without restarts. Blocks go A B, "
     "B A, and both of a pair send the same requests. A difference is shown where the 99 % interval over pairs leaves "
-    "zero out; where all of it is smaller than --smallest, it does not matter. Example: onecat bench ab chat --b-set max-num-seqs=64"
+    "zero out; where all of it is smaller than --smallest, it does not matter. "
+    "Example: onecat bench ab chat --b-set max-num-seqs=64"
 )
 
 

@@ -42,7 +42,7 @@ What fails takes nothing from a server that could answer others meanwhile, so a 
 answered faster by up to as much."""
 _LEAST_FAILURES = 3
 
-# same: what differs, if anything, is less than matters. no-difference: none is shown, but there may be one that matters.
+# same: what differs is less than matters. no-difference: none is shown, but one that matters may be there.
 # not-comparable: requests fail, so the speed of the others says nothing. undecided: too few pairs.
 Verdict = Literal["faster", "slower", "same", "no-difference", "not-comparable", "undecided"]
 

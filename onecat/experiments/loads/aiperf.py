@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -138,6 +138,7 @@ class AiperfLoadDriver:
         argv = [*_ENVIRONMENT, *(() if cores is None else ("taskset", "-c", as_ranges(cores))), PROGRAM, "profile"]
         argv += ["--config", f"{folder}/aiperf.yaml", "--output-artifact-dir", folder, "--ui", "none"]
         argv += ["--no-gpu-telemetry", "--no-server-metrics"]
+        argv = removing_after(f"{folder}/aiperf.yaml", argv)
         said: list[str] = []
         with self._machine.start(argv) as conversation:
             try:
@@ -153,6 +154,14 @@ class AiperfLoadDriver:
                 return said, interrupt
             said += conversation.errors.decode(errors="replace").splitlines()[-20:]
         return said, None
+
+
+def removing_after(path: str, argv: Sequence[str]) -> list[str]:
+    """A command that does the same, and removes a file when the program has ended, however it did.
+
+    The machine's own shell does it, so that a file with a key is gone also where the connection to the machine is.
+    """
+    return ["sh", "-c", '"$@"; code=$?; rm -f "$0"; exit $code', path, *argv]
 
 
 def configuration(

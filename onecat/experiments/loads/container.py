@@ -84,6 +84,7 @@ class ContainerConversation(Conversation):
         self._raw = b""
         self._output = b""
         self._exit_code: int | None = None
+        self._is_closed = False
         self._client = connect(docker_host)
         with translated(docker_host, None):
             self._id = str(self._client.api.create_container_from_config(body)["Id"])
@@ -153,6 +154,8 @@ class ContainerConversation(Conversation):
         return self._exit_code
 
     def close(self) -> None:
+        if self._is_closed:
+            return
         self.close_input()
         deadline = time.monotonic() + _END_SECONDS
         # Where the daemon cannot be reached any more, the program has lost its standard input too, and ends by itself.
@@ -163,6 +166,7 @@ class ContainerConversation(Conversation):
             self._remove()
         self._stream.close()
         self._client.close()
+        self._is_closed = True
 
     def _remove(self) -> None:
         """Remove the container, unless the daemon does it just now; returns when it is gone."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from onecat.experiments.loads.aiperf import configuration, read_records
+from onecat.experiments.loads.aiperf import configuration, read_records, removing_after
 from onecat.experiments.records import ApiKey, Arrivals, Endpoint, Workload
 
 ENDPOINT = Endpoint("chat", "http://127.0.0.1:8080", "small", "/models/small", key=ApiKey("sk-1"))
@@ -61,3 +63,24 @@ def test_ways_of_arriving() -> None:
     assert (bursts["type"], bursts["smoothness"], bursts["concurrency"]) == ("gamma", 0.5, 4)
     assert (bursts["duration"], bursts["gracePeriod"]) == (30.0, "inf")
     assert made(Workload(requests=9), Arrivals())["phases"]["concurrency"] == 9
+
+
+@pytest.mark.parametrize(("end", "code"), [("exit 3", 3), ("kill -9 $$", 137), ("kill -13 $$", 141)])
+def test_the_file_with_the_key_goes_when_the_program_ends_however_it_does(tmp_path: Path, end: str, code: int) -> None:
+    file = tmp_path / "with a key.yaml"
+    file.write_text("api_key: sk-1")
+    script = f'test -s "$1" && {end}'
+    ended = subprocess.run(removing_after(str(file), ["sh", "-c", script, "sh", str(file)]), check=False)
+    assert (ended.returncode, file.exists()) == (code, False)
+
+
+def test_it_goes_where_nobody_hears_the_program_any_more(tmp_path: Path) -> None:
+    """As after a lost connection: the program's output has no reader, so it ends with its next line."""
+    file = tmp_path / "aiperf.yaml"
+    file.write_text("api_key: sk-1")
+    with subprocess.Popen(removing_after(str(file), ["yes"]), stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"y\n" and file.exists()
+        running.stdout.close()
+        assert running.wait(10) == 141
+    assert not file.exists()
