@@ -1,8 +1,8 @@
 """How long `onecat diagnose` takes for long logs, and how much memory, next to grep and ripgrep on the same patterns.
 
 Logs of the given size, one kind after the other: a healthy one, faults all the way, real failing starts over and over,
-lines of megabytes, random bytes, UTF-16, Docker's json-file, and colours. Exit code 1 when one of them takes longer or
-more memory than the limits.
+alone and of several services, lines of megabytes, random bytes, UTF-16, Docker's json-file, and colours. Exit code 1
+when one of them takes longer or more memory than the limits.
 """
 
 from __future__ import annotations
@@ -67,6 +67,16 @@ def coloured(lines: Iterator[str]) -> Iterator[str]:
         yield f"\x1b[0;36m(EngineCore pid=7)\x1b[0;0m \x1b[32m{line[:-1]}\x1b[0m\n"
 
 
+def several(services: int) -> Iterator[str]:
+    """Services of Compose that fail and start again, a few lines of each in turn."""
+    source = random.Random(10)
+    logs = [itertools.islice(stamped(failing()), 100 * number, None) for number in range(services)]
+    while True:
+        number = source.randrange(services)
+        for line in itertools.islice(logs[number], source.randint(1, 6)):
+            yield f"vllm-{number}  | {line}"
+
+
 def long_lines() -> Iterator[bytes]:
     """Lines of 8 MiB of what a healthy server writes, without its ends of lines."""
     text = "".join(line.rstrip("\n") for line in itertools.islice(stamped(healthy()), 7000)).encode()[:_PIECE]
@@ -84,6 +94,7 @@ KINDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "healthy": lambda: pieces(stamped(healthy())),
     "faults": lambda: pieces(stamped(FAULTS)),
     "failing starts": lambda: pieces(stamped(failing())),
+    "several services": lambda: pieces(several(3)),
     "long lines": long_lines,
     "random bytes": rubbish,
     "UTF-16": lambda: pieces(stamped(healthy()), "utf-16-le"),

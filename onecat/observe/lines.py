@@ -93,7 +93,7 @@ _HEADS = tuple(
     )
 )
 """Forms of heads, each with the ASCII characters that it can begin with."""
-_ALL_HEADS = tuple(form for _, form in _HEADS)
+ALL_HEADS = tuple(form for _, form in _HEADS)
 _HEADS_BY_FIRST = {chr(code): tuple(form for begins, form in _HEADS if chr(code) in begins) for code in range(128)}
 _LONGEST_ACCESS = 80 << 10
 # What a client may write freely: https://nginx.org/en/docs/http/ngx_http_log_module.html#log_format
@@ -145,6 +145,11 @@ def plain(line: str) -> str:
     return _without_timestamp(_unwrapped(line)[0])
 
 
+def heads_at(text: str, begin: int) -> tuple[re.Pattern[str], ...]:
+    """The forms of heads that may match at a place of a text, by the character there."""
+    return _HEADS_BY_FIRST.get(text[begin : begin + 1], ALL_HEADS)
+
+
 def _without_timestamp(text: str) -> str:
     match = _TIMESTAMP.match(text)
     return text if match is None else text[match.end() :]
@@ -157,7 +162,7 @@ def read_line(line: str, number: int = 0) -> LogLine:
     begin = 0
     head = text[:_LONGEST_HEAD]
     for _ in range(_MOST_HEADS):
-        forms = _HEADS_BY_FIRST.get(head[begin : begin + 1], _ALL_HEADS)
+        forms = heads_at(head, begin)
         for form in forms if begin == 0 else (_AFTER_TIME, *forms):
             match = form.match(head, begin)
             if match is not None and match.end() > begin:
