@@ -84,6 +84,7 @@ def summarise(blocks: Sequence[Block], objectives: Objectives | None = None, lev
         return ratio_interval(of_block, seconds, level)
 
     good = None if objectives is None or objectives == Objectives() else _good(measured, objectives)
+    kept = None if objectives is None else share_of_good(measured, objectives, level)
     return Summary(
         blocks=len(measured),
         seconds=math.fsum(seconds),
@@ -100,9 +101,17 @@ def summarise(blocks: Sequence[Block], objectives: Objectives | None = None, lev
         requests_rate=rate([sum(1 for _ in _answered(block)) for block in measured]),
         output_rate=rate([sum(each.output_tokens for each in _answered(block)) for block in measured]),
         input_rate=rate([sum(each.input_tokens for each in _answered(block)) for block in measured]),
-        good_share=None if good is None else share_interval([kept for _, kept in good], [at for at, _ in good], level),
+        good_share=kept,
         goodput=None if good is None else rate(_counted(good, len(measured))),
     )
+
+
+def share_of_good(blocks: Sequence[Block], objectives: Objectives, level: float = LEVEL) -> Estimate | None:
+    """How many of all requests that were sent kept the objectives, warm-ups left out; None without objectives."""
+    if objectives == Objectives():
+        return None
+    good = _good([each for each in blocks if not each.warm_up], objectives)
+    return share_interval([kept for _, kept in good], [at for at, _ in good], level)
 
 
 def per_token(request: Request) -> float | None:

@@ -25,7 +25,7 @@ from onecat.experiments.records import Arrivals, Block, Endpoint, Objectives, Wo
 from onecat.experiments.results import now
 from onecat.experiments.running import WARM_UP_SEED, Report, check_answered, keeping_what_was_cut
 from onecat.experiments.speed import METRICS
-from onecat.experiments.summary import Summary, summarise
+from onecat.experiments.summary import Summary, share_of_good, summarise
 from onecat.experiments.variants import Settings
 from onecat.observe.statistics import log_ratio
 
@@ -167,25 +167,32 @@ def state_of(design: Design, blocks: Sequence[Block], failed: Mapping[str, str])
     Parameters:
         failed: why points could not be started, by their label.
     """
-    standings: dict[str, Standing] = {}
+    stages: list[tuple[Sequence[Settings], Mapping[str, str]]] = []
     best: Settings = ()
     first_round = 0
+
+    def standings() -> tuple[Standing, ...]:
+        found = [each for points, gone in stages for each in _standings(design, points, blocks, gone)]
+        return tuple({each.label: each for each in found}.values())
+
     for stage in range(design.stages):
-        reached = _stage(design, design.points(stage, best), best, first_round, blocks, failed)
-        standings |= {each.label: each for each in reached.standings}
+        points = design.points(stage, best)
+        reached = _stage(design, points, best, first_round, blocks, failed)
         if reached.step is not None:
             return State(reached.step)
-        best, first_round = reached.best, first_round + _rounds(len(design.points(stage, best)))
-    done = tuple(standings.values())
+        stages.append((points, reached.gone))
+        best, first_round = reached.best, first_round + _rounds(len(points))
     if not best or not design.confirming:
-        return State(None, done, best)
-    return _confirming(design, best, blocks, failed, done)
+        return State(None, standings(), best)
+    step, outcome = _confirming(design, best, blocks)
+    return State(step, () if outcome is None else standings(), best, outcome)
 
 
 @dataclass(frozen=True)
 class _Stage:
+    # gone: why points went, by label.
     step: Step | None
-    standings: tuple[Standing, ...] = ()
+    gone: Mapping[str, str]
     best: Settings = ()
 
 
@@ -216,7 +223,7 @@ def _stage(
             # Without answers of what serves, nothing can be said of any point: that block ended the sweep, and counts
             # not when it goes on.
             if label not in failed and not (own if settings else any(map(_answers, own))):
-                return _Stage(Step(settings, label, seed))
+                return _Stage(Step(settings, label, seed), gone)
         # Later rounds must not change what was decided in this one.
         known = [each for each in blocks if each.workload.seed <= seed]
         gone |= {label_of(each): why for each in left if (why := _missed(design, each, known))}
@@ -225,15 +232,13 @@ def _stage(
         kept = ranked[: max(1, math.ceil(len(ranked) / 2))]
         gone |= {label_of(each): f"slower than others after round {place + 1}" for each in ranked if each not in kept}
         left = [each for each in left if each in kept]
-    standings = _standings(design, points, blocks, {**failed, **gone})
     # What won the stage before stays the best where nothing of this one is faster.
     best = max([before, *left], key=partial(_rank, design, blocks))
-    return _Stage(None, standings, best)
+    return _Stage(None, {**failed, **gone}, best)
 
 
-def _confirming(
-    design: Design, best: Settings, blocks: Sequence[Block], failed: Mapping[str, str], standings: tuple[Standing, ...]
-) -> State:
+def _confirming(design: Design, best: Settings, blocks: Sequence[Block]) -> tuple[Step | None, Outcome | None]:
+    """What the comparison of the winner with what serves measures next, or what it has found."""
     comparison = design.comparison
     compared = [each for each in blocks if each.arm in ARMS and _answers(each)]
     pairs = pairs_of(compared)
@@ -244,12 +249,12 @@ def _confirming(
         if look.pairs == comparison.pairs or shows_difference(counted, design.metric, look.decide_at):
             of_pairs = [block for each in counted for block in (each.a, each.b)]
             outcome = compare(of_pairs, design.metric, look.decide_at, comparison.smallest)
-            return State(None, standings, best, outcome)
+            return None, outcome
     seed = comparison.workload_of(len(pairs)).seed
     arms = ARMS if len(pairs) % 2 == 0 else ARMS[::-1]
     measured = [each.arm for each in compared if each.workload.seed == seed and not each.warm_up]
     arm = arms[1] if arms[0] in measured else arms[0]
-    return State(Step(() if arm == "A" else best, arm, seed), best=best)
+    return Step(() if arm == "A" else best, arm, seed), None
 
 
 def _is_of(block: Block, arm: str, seed: int) -> bool:
@@ -288,12 +293,12 @@ def _rank(design: Design, blocks: Sequence[Block], settings: Settings) -> float:
 
 def _missed(design: Design, settings: Settings, blocks: Sequence[Block]) -> str:
     """Why a point cannot be wanted, whatever its speed; empty when it can."""
-    found = summarise(list(_of(blocks, settings).values()), design.objectives)
-    if not found.requests:
+    own = list(_of(blocks, settings).values())
+    if not any(each.requests for each in own):
         return ""
-    if not found.answered:
+    if not any(map(_answers, own)):
         return "no request was answered"
-    share = found.good_share
+    share = share_of_good(own, design.objectives)
     if share is not None and share.high is not None and share.high < design.good_share:
         kept = f"{100 * (share.value or 0):.0f} % of the requests keep the objectives"
         return f"{kept}, and {100 * design.good_share:g} % shall"
