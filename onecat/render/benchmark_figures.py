@@ -231,6 +231,9 @@ def paired_table(experiment: Experiment) -> Table | None:
             interval = f"{bounds[0]:+.1f} to {bounds[1]:+.1f}" if bounds else ""
             word = {"lower": -better, "higher": better}.get(str(each.get("word")))
             told = {1: "faster", -1: "slower"}[word] if word else str(each.get("word", "")).replace("-", " ")
+            most, smallest = each.get("most_percent"), verdict.get("smallest_percent")
+            if most is not None and smallest is not None and most <= smallest:
+                told = "the same"
             rows.append(Row(METRICS[name].title, (Cell(shown, interval, value), Cell(told))))
     decides = METRICS.get(str(verdict.get("metric")))
     note = (f"The verdict is by {decides.title}.",) if decides else ()

@@ -16,6 +16,7 @@ from onecat.experiments.result_lines import block_document
 from onecat.experiments.results import ResultFile, read_experiment
 from onecat.experiments.running import WARM_UP_SEED
 from onecat.experiments.speed import METRICS, metric_called
+from onecat.render.benchmark_figures import paired_table
 from tests.unit.experiments.simulated import SimulatedDriver, block_of
 
 ENVIRONMENT = Environment("0", "here", {}, {})
@@ -154,6 +155,9 @@ def test_a_difference_too_small_to_matter_is_no_reason_to_act(
     if verdict == "same":
         assert outcome.sentence.startswith("no difference that matters: B is within 1 % of A, ")
         assert outcome.percent == pytest.approx(100 * (1 - speed), abs=0.1)
+        # No table beside that verdict calls one of them faster.
+        table = paired_table(read_experiment(tmp_path / "r.jsonl"))
+        assert table is not None and {row.cells[1].text for row in table.rows} == {"the same"}
 
 
 def test_nothing_is_called_the_same_where_a_difference_that_matters_is_possible(tmp_path: Path) -> None:
