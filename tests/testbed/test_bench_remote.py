@@ -112,3 +112,4 @@ def test_a_program_that_ends_by_itself(docker_client: Any, docker_daemon: Docker
     assert b"no" in conversation.errors
     conversation.close()
     assert senders(docker_client) == []
+    conversation.close()  # as by an exit stack after it was closed already
