@@ -250,9 +250,9 @@ class _Following:
                     told = time.monotonic()
                     self._put(_Heard(source, entry.moment))
             if source.release is not None:
-                self._put(Notice(source, f"the log of release {source.release} has ended"))
                 if self._wanted.release is None:
                     self._look(machine, source.deployment)
+                self._put(Notice(source, f"the log of release {source.release} has ended"))
         except Exception as raised:  # noqa: BLE001 - told by whoever reads the events
             error = raised
         self._put(_Ended(machine.name, lost_error(machine, error)))
