@@ -6,6 +6,7 @@ In: where words are in a block of a log. Out: the same without those in starts t
 from __future__ import annotations
 
 import itertools
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,6 +26,8 @@ _HEAD_BYTES = 240
 _LINE_BYTES = 4096
 _MOST_HEADS = 4096
 _MOST_KINDS = 20_000
+_MOST_STRETCH_LINES = 50_000
+"""Lines of all stretches that are kept to be known again."""
 _MOST_WITH_NEW_LINES = 1000
 """Starts that are looked at only for a line that is new; for a server that writes something of its own in every one."""
 _NUMBERS = b"0123456789"
@@ -35,6 +38,7 @@ _JOURNAL_SOURCES = (
     re.compile(rb'"CONTAINER_NAME"\s?:\s?"([^"\\]*)"'),
     re.compile(rb'"_HOSTNAME"\s?:\s?"([^"\\]*)"'),
 )
+_WORD = operator.itemgetter(0)
 _NO_KIND = 0
 _UNKNOWN = b"\n"
 """Instead of the name of a source, which has no end of line."""
@@ -52,6 +56,20 @@ class _Head(NamedTuple):
     end: int
     kind: int
     starts: bool
+
+
+class _Stretch(NamedTuple):
+    """The lines of a part of a block in which places are.
+
+    firsts: the first place of each, counted from the first one of the part. kinds: of each line. runs: how many lines
+    follow each other that are of one source, which, and whether a server starts with them; that is one line then.
+    is_fixed: whether the sources are the same with other digits.
+    """
+
+    firsts: list[int]
+    kinds: list[int]
+    runs: list[tuple[int, bytes | None, bool]]
+    is_fixed: bool
 
 
 class _Lines(NamedTuple):
@@ -80,6 +98,9 @@ class RepeatedStarts:
         self._means_nothing = means_nothing
         self._words = [word.encode() for word in required_words(marks.START)]
         self._heads: dict[bytes, _Head] = {}
+        self._stretches: dict[tuple[int, int], _Stretch] = {}
+        self._stretch_lines = 0
+        self._stretch_words: Sequence[str] = ()
         self._seen: Counter[tuple[bytes | None, frozenset[str]]] = Counter()
         self._kinds: Counter[int] = Counter()
         self._well_known: set[int] = set()
@@ -95,10 +116,14 @@ class RepeatedStarts:
         if len(places) < _MANY:
             return places
         beginning = {index for index, word in enumerate(words) if word.encode() in self._words}
-        if sum(place[0] in beginning for place in places) <= _LAST_STARTS:
+        begins = [index for index, place in enumerate(places) if place[0] in beginning]
+        if len(begins) <= _LAST_STARTS:
             return places
+        if words is not self._stretch_words:
+            self._stretch_words = words
+            self._forget_stretches()
         kept = bytearray(b"\1" * len(places))
-        firsts, kinds, sources = self._lines(places, text)
+        firsts, kinds, sources = self._lines(places, text, begins)
         for source, starts in sources.items():
             for start in starts[1:-_LAST_STARTS]:
                 runs = [(start[0], start[-1] + 1)]
@@ -111,12 +136,59 @@ class RepeatedStarts:
                         kept[firsts[begin] : firsts[end]] = bytes(firsts[end] - firsts[begin])
         return list(itertools.compress(places, kept))
 
-    def _lines(self, places: list[Place], text: bytes) -> _Lines:
+    def _lines(self, places: list[Place], text: bytes, begins: Sequence[int]) -> _Lines:
+        """The lines of a block. begins: the places where a server may start, at which it is cut into parts."""
         firsts: list[int] = []
         kinds: list[int] = []
         sources: dict[bytes | None, list[list[int]]] = {}
-        get = self._heads.get
-        end = 0
+        place, at = 0, 0
+        for index in [*begins, None]:
+            next_place, next_at = len(places), len(text)
+            if index is not None:
+                next_at = text.rfind(b"\n", at, places[index][1]) + 1 or at
+                next_place = index
+                while next_place > place and places[next_place - 1][1] >= next_at:
+                    next_place -= 1
+            if next_place > place:
+                found = self._stretch(places[place:next_place], text, at, next_at)
+                number = len(firsts)
+                firsts += [place + each for each in found.firsts]
+                kinds += found.kinds
+                for lines, source, starts in found.runs:
+                    stretches = sources.get(source)
+                    if stretches is None:
+                        stretches = sources[source] = [[]]
+                    # A server says it twice when it starts: the second time it is the same start.
+                    if starts and (len(stretches) == 1 or len(stretches[-1]) > 1):
+                        stretches.append([])
+                    stretches[-1].extend(range(number, number + lines))
+                    number += lines
+            place, at = next_place, next_at
+        firsts.append(len(places))
+        return _Lines(firsts, kinds, sources)
+
+    def _stretch(self, places: list[Place], text: bytes, begin: int, end: int) -> _Stretch:
+        """The lines of text[begin:end], in which these places are; known again where only digits differ."""
+        key = hash(text[begin:end].translate(None, _NUMBERS)), hash(tuple(map(_WORD, places)))
+        known = self._stretches.get(key)
+        if known is None:
+            known = self._read_stretch(places, text, begin)
+            if known.is_fixed:
+                if self._stretch_lines >= _MOST_STRETCH_LINES:
+                    self._forget_stretches()
+                self._stretch_lines += len(known.firsts)
+                self._stretches[key] = known
+        return known
+
+    def _forget_stretches(self) -> None:
+        self._stretches.clear()
+        self._stretch_lines = 0
+
+    def _read_stretch(self, places: list[Place], text: bytes, end: int) -> _Stretch:
+        firsts: list[int] = []
+        kinds: list[int] = []
+        heads: list[tuple[bytes | None, bool]] = []
+        get, is_fixed = self._heads.get, True
         for index, (_, position, _) in enumerate(places):
             if position < end:
                 continue
@@ -128,17 +200,15 @@ class RepeatedStarts:
             source, name_begin, name_end, kind, starts = head
             if name_end:
                 source = line[name_begin:name_end]
-            stretches = sources.get(source)
-            if stretches is None:
-                stretches = sources[source] = [[]]
-            # A server says it twice when it starts: the second time it is the same start.
-            if starts and (len(stretches) == 1 or len(stretches[-1]) > 1):
-                stretches.append([])
-            stretches[-1].append(len(firsts))
+                is_fixed = False
             firsts.append(index)
             kinds.append(kind)
-        firsts.append(len(places))
-        return _Lines(firsts, kinds, sources)
+            heads.append((source, starts))
+        runs: list[tuple[int, bytes | None, bool]] = []
+        for (source, starts), same in itertools.groupby(heads):
+            lines = sum(1 for _ in same)
+            runs += [(1, source, True)] * lines if starts else [(lines, source, False)]
+        return _Stretch(firsts, kinds, runs, is_fixed)
 
     def _head_of(self, text: bytes, begin: int, end: int, line: bytes) -> _Head:
         """What a line says that was not known by its first bytes."""
