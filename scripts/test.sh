@@ -51,15 +51,23 @@ failed=
 .venv/bin/lint-imports --no-cache || failed="$failed lint-imports"
 if [ -n "$failed" ]; then say "failed before any test ran:$failed"; exit 1; fi
 
-# Unit tests share nothing, so each core runs some. Those of the testbed share daemons (conftest.py there tells which
-# stay together) and wait more than they compute; those that measure come last, alone.
+# Unit tests share nothing, so each core runs some. Those of the testbed share daemons and wait more than they compute:
+# those with a dockerd run beside the others, and those that measure come last, alone.
 units=0
 .venv/bin/python -m pytest -n auto --dist worksteal tests/unit || units=$?
 if [ $root = yes ]; then
     # A run that somebody ended is over; one with failures still tells what the testbed finds.
     [ $units -le 1 ] || exit $units
     testbed=0
-    .venv/bin/python -m pytest -n 2 --dist loadgroup -m 'not measures' tests/testbed || testbed=$?
+    printed=$(mktemp)
+    .venv/bin/python -m pytest -m 'docker and not measures' tests/testbed >"$printed" 2>&1 &
+    beside=$!
+    trap 'kill -INT $beside 2>/dev/null; wait $beside; cat "$printed"; rm -f "$printed"; exit 130' INT TERM
+    .venv/bin/python -m pytest -m 'not docker and not measures' tests/testbed || testbed=$?
+    wait $beside || testbed=$?
+    cat "$printed"
+    rm -f "$printed"
+    trap - INT TERM
     [ $testbed -le 1 ] || exit $testbed
     .venv/bin/python -m pytest -m measures tests/testbed || testbed=$?
     [ $testbed -eq 0 ] || exit $testbed

@@ -33,8 +33,8 @@ _ANY = ("0.0.0.0", "::", "", "*")  # noqa: S104 - compared, not bound
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _DEPLOYMENT = "deployment "
 _WORDS = {"nvidia": "GPU", "ascend": "NPU"}
-_ENGINE_TITLE = "^VLLM::EngineCore"
-"""What vLLM calls its engine's process (vllm/utils/system_utils.py, set_process_title)."""
+_FIND_ENGINE = ["sh", "-c", "grep -qs '^VLLM::EngineCore' /proc/[0-9]*/cmdline"]
+"""Ends with 0 where an engine runs, by what vLLM calls its process (vllm/utils/system_utils.py, set_process_title)."""
 
 
 @dataclass(frozen=True)
@@ -400,7 +400,7 @@ def _beside_others(run: Run, going: Release | None) -> Run:
         if (read_json(run.machine, f"{release.directory}/plan.json") or {}).get("engine") == processors.ENGINE
     ]
     # One that is going runs still, and cannot be told from those of others.
-    if not others and going is None and run.machine.run(["pgrep", "-f", _ENGINE_TITLE]).exit_code == 0:
+    if not others and going is None and run.machine.run(_FIND_ENGINE).exit_code == 0:
         others = ["an engine that is no deployment of this onecat"]
     if others and processors.beside_others(run.plan, others) is not run.plan:
         run.report(f"its threads are bound to no cores: beside it on this host's processors: {', '.join(others)}")

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from tests.testbed.patched_runtime import PatchedRuntime
     from tests.testbed.served import Served
 
-_SHARED = ("docker_daemon", "served")
-
 
 def pytest_sessionstart() -> None:
     """A polite kill cleans up like Ctrl-C does."""
@@ -60,17 +58,15 @@ def pytest_sessionstart() -> None:
     signal.signal(signal.SIGTERM, interrupt)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this folder is a testbed test, whoever forgot to say so.
-
-    Where several processes run the tests, those that share a service for the whole session run in one of them.
-    """
+    """Everything in this folder is a testbed test, and what asks for a dockerd is a test of Docker, unsaid."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.testbed)
-            shared = [name for name in _SHARED if name in getattr(item, "fixturenames", ())]
-            item.add_marker(pytest.mark.xdist_group(shared[0] if shared else item.path.stem))
+            if "docker_daemon" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.docker)
 
 
 def need_root(what: str) -> None:
