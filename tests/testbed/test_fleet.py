@@ -58,12 +58,13 @@ class Fleet:
         self.hosts = hosts
         self.clients = clients
         self.port = free_port()
-        self.endpoint = f"http://127.0.0.1:{self.port + 500}"
+        self.proxy_port = free_port()
+        self.endpoint = f"http://127.0.0.1:{self.proxy_port}"
 
     def write(self, serve: str = "{}") -> None:
         model = self.hosts[0].shared / "tiny"
         (self.folder / "onecat.yaml").write_text(
-            DEPLOYMENT.format(model=model, port=self.port, proxy_port=self.port + 500, serve=serve)
+            DEPLOYMENT.format(model=model, port=self.port, proxy_port=self.proxy_port, serve=serve)
         )
 
     def run(self, *words: str) -> Any:
@@ -268,9 +269,9 @@ def test_preflight_asks_each_host_over_ssh_and_nginx_where_it_runs(fleet: Fleet)
     page = fleet.run("preflight", "--quick", "--only", "preflight.health,preflight.nginx-health").expect(0).stdout
     assert [line for line in page.splitlines() if line.startswith("demo release")] == [
         line
-        for name in ("gpu1", "gpu2")
+        for each in serving
         for line in page.splitlines()
-        if line.startswith(f"demo release 1 on {name} (")
+        if line.startswith(f"demo release {each['release']} on {each['host']} (")
     ]
 
     configuration = "".join(host.configuration() for host in fleet.hosts)
