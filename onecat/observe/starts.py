@@ -141,11 +141,16 @@ class RepeatedStarts:
         firsts: list[int] = []
         kinds: list[int] = []
         sources: dict[bytes | None, list[list[int]]] = {}
-        place, at = 0, 0
+        place = at = line_end = 0
         for index in [*begins, None]:
             next_place, next_at = len(places), len(text)
             if index is not None:
-                next_at = text.rfind(b"\n", at, places[index][1]) + 1 or at
+                position = places[index][1]
+                if position < line_end:
+                    continue
+                next_at = text.rfind(b"\n", line_end, position) + 1 or line_end
+                line_end = text.find(b"\n", position)
+                line_end = len(text) if line_end < 0 else line_end
                 next_place = index
                 while next_place > place and places[next_place - 1][1] >= next_at:
                     next_place -= 1
