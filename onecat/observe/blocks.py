@@ -96,7 +96,7 @@ def _cleaned(text: bytes) -> bytes:
     is_json = b'{"' in text[:_LOOKED_AT_FOR_JSON] or b'{"' in text[-_LOOKED_AT_FOR_JSON:]
     if is_json and b'"MESSAGE"' in text:
         text = _BYTES_MESSAGE.sub(_message, text)
-    if is_json and (b"\\u001b" in text or b"\\u001B" in text):
+    if is_json and b"\\u001" in text:
         text = COLOUR_JSON.sub(b"", text)
     if b"\x1b" in text:
         text = COLOUR_BYTES.sub(b"", text)
