@@ -79,7 +79,7 @@ class Bridge:
             for ours, theirs in self._open:
                 with contextlib.suppress(OSError):
                     ours.shutdown(socket.SHUT_RDWR)
-                theirs.close()
+                _close(theirs)
 
     def _accept(self) -> None:
         while True:
@@ -103,10 +103,15 @@ class Bridge:
         upward.start()
         _down(ours, theirs)
         upward.join()
-        theirs.close()
+        _close(theirs)
         ours.close()
         with self._lock:
             self._open.discard((ours, theirs))
+
+
+def _close(channel: Channel) -> None:
+    with contextlib.suppress(OSError, EOFError):  # paramiko sends a word at the end, also where the connection is lost
+        channel.close()
 
 
 def _up(ours: socket.socket, theirs: Channel) -> None:

@@ -203,11 +203,11 @@ class ChannelConversation(Conversation):
         self._channel.settimeout(None)
         try:
             self._channel.sendall(data)
-        except OSError as error:
+        except (OSError, EOFError) as error:
             raise _ended(self._program, self._where, self.errors) from error
 
     def close_input(self) -> None:
-        with suppress(OSError):
+        with suppress(OSError, EOFError):
             self._channel.shutdown_write()
 
     @property
@@ -230,7 +230,8 @@ class ChannelConversation(Conversation):
             while self._channel.recv_ready():  # it may wait for its last words to be read
                 self._channel.recv(1 << 20)
             self._channel.status_event.wait(_LOOK_SECONDS)
-        self._channel.close()
+        with suppress(OSError, EOFError):  # paramiko sends a word at the end, also where the connection is lost
+            self._channel.close()
 
     @property
     def _is_connected(self) -> bool:

@@ -109,10 +109,11 @@ class RemoteLock:
     def release(self) -> None:
         """Give the lock up, and wait until it is free."""
         self._released.set()
-        with contextlib.suppress(OSError):  # the connection is gone, and the lock with it
+        with contextlib.suppress(OSError, EOFError):  # the connection is gone, and the lock with it
             self._channel.shutdown_write()
         self._thread.join()
-        self._channel.close()
+        with contextlib.suppress(OSError, EOFError):
+            self._channel.close()
 
     def _beat(self) -> None:
         while self._answers(b"."):
@@ -131,7 +132,7 @@ class RemoteLock:
             return self._channel.recv(1) == beat
         except TimeoutError:
             return beat is None
-        except OSError:
+        except (OSError, EOFError):
             return False
 
 
