@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
+
+AnyProcess = TypeVar("AnyProcess", bound="subprocess.Popen[Any]")
 
 
 def within(seconds: float, happens: Callable[[], bool]) -> bool:
@@ -24,3 +30,15 @@ def runs(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in "ZX"
+
+
+@contextlib.contextmanager
+def ended_after(process: AnyProcess, seconds: float) -> Iterator[AnyProcess]:
+    """The process, which is killed at the end of the block, and after this time where the block waits for it."""
+    watchdog = threading.Timer(seconds, process.kill)
+    watchdog.start()
+    try:
+        yield process
+    finally:
+        watchdog.cancel()
+        process.kill()

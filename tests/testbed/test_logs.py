@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ import pytest
 from onecat import deploy
 from onecat.errors import ExitCode
 from onecat.paths import Home
+from tests.processes import ended_after
 from tests.testbed.deployments import SmallDeployment
 from tests.testbed.ports import free_port
 
@@ -56,16 +56,13 @@ def logs(small: SmallDeployment, *words: str) -> subprocess.CompletedProcess[str
 @contextlib.contextmanager
 def followed(small: SmallDeployment, *words: str) -> Iterator[subprocess.Popen[str]]:
     argv = [ONECAT, "logs", "demo", "-f", *words]
-    with subprocess.Popen(
-        argv, env=environment(small), cwd=small.home.data, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        watchdog = threading.Timer(30, process.kill)
-        watchdog.start()
-        try:
-            yield process
-        finally:
-            watchdog.cancel()
-            process.kill()
+    with (
+        subprocess.Popen(
+            argv, env=environment(small), cwd=small.home.data, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process,
+        ended_after(process, 30),
+    ):
+        yield process
 
 
 def until(process: subprocess.Popen[str], text: str) -> list[str]:

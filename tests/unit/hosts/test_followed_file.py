@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from onecat.hosts import followed_file
 from onecat.hosts.followed_file import FollowedFile
+from tests.processes import ended_after
 
 WRITER = """
 import os, sys
@@ -32,14 +32,8 @@ for number in range(count):
 def following(path: Path, count: int) -> Iterator[subprocess.Popen[bytes]]:
     program = Path(followed_file.__file__).read_text()
     argv = [sys.executable, "-I", "-S", "-c", program, str(path), str(count)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        watchdog = threading.Timer(20, process.kill)
-        watchdog.start()
-        try:
-            yield process
-        finally:
-            watchdog.cancel()
-            process.kill()
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process, ended_after(process, 20):
+        yield process
 
 
 def test_a_writer_that_never_pauses_is_told_once_and_whole(tmp_path: Path) -> None:
